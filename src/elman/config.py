@@ -208,5 +208,7 @@ def read_recipe(path: Path) -> dict[str, dict[str, Any]]:
         raise UsageError(f"{path} is not TOML: {error}") from None
     for section, values in tables.items():
         if not isinstance(values, dict):
-            raise UsageError(f"{path}: {section} stands outside a table", hint="put it under [data], [model] or [train]")
+            raise UsageError(
+                f"{path}: {section} stands outside a table", hint="put it under [data], [model] or [train]"
+            )
     return tables
