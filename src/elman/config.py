@@ -82,7 +82,7 @@ class NgramConfig(Config):
     order: int = Field(3, ge=1, le=20)
     smoothing: Smoothing = "interpolated"
     alpha: float | None = Field(None, gt=0)  # `add` only
-    prune: Integers = ()  # drop n-grams of order k seen at most prune[k-1] times; the last number holds for higher orders
+    prune: Integers = ()  # drop k-grams seen at most prune[k-1] times; the last number holds for higher orders
 
     @field_validator("prune")
     @classmethod
@@ -208,7 +208,5 @@ def read_recipe(path: Path) -> dict[str, dict[str, Any]]:
         raise UsageError(f"{path} is not TOML: {error}") from None
     for section, values in tables.items():
         if not isinstance(values, dict):
-            raise UsageError(
-                f"{path}: {section} stands outside a table", hint="put it under [data], [model] or [train]"
-            )
+            raise UsageError(f"{path}: {section} is outside a table", hint="put it under [data], [model] or [train]")
     return tables

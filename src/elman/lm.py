@@ -1,6 +1,6 @@
 """The one idea: a model is p(next token | state). Protocols, and the operations on states that no model has to write.
 
-Everything that searches, evaluates, mixes or serves uses only what is declared here, and never asks which family it holds.
+Everything that searches, evaluates, mixes or serves uses only what is declared here, and never asks which family it is.
 numpy at the boundary, anything inside; natural logarithms; `B` rows, `T` tokens, `V` vocabulary.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +66,7 @@ def map_state(function: Callable[[Any], Any], state: S) -> S:
 def leaves(state: object) -> list[Any]:
     """Every array or tensor in the state, in a fixed order."""
     found: list[Any] = []
-    map_state(lambda leaf: found.append(leaf), state)
+    map_state(found.append, state)
     return found
 
 
@@ -94,7 +94,7 @@ def join_arrays(states: Sequence[S]) -> S:
     if dataclasses.is_dataclass(first) and not isinstance(first, type):
         fields = {f.name: join_arrays([getattr(state, f.name) for state in states]) for f in dataclasses.fields(first)}
         return dataclasses.replace(first, **fields)
-    return np.concatenate(states)  # type: ignore[call-overload,no-any-return]
+    return cast(S, np.concatenate(cast(Sequence[Array], states)))
 
 
 def score_by_steps(lm: LanguageModel[S], tokens: Array, lengths: Array, state: S) -> tuple[Array, S]:
