@@ -1,0 +1,142 @@
+"""Interpolated smoothing: p(w | c) = u(w | c) + gamma(c) p(w | c without its oldest word), order by order.
+
+Kneser-Ney, absolute discounting, Witten-Bell and Jelinek-Mercer differ only in how they share a history's mass between the
+words seen after it, u, and the shorter history, gamma. That is what they hand in; everything else is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from elman.counts.counting import Counts
+from elman.counts.ngram import NgramModel
+from elman.counts.scratch import Scratch
+from elman.counts.trie import Trie
+from elman.lm import Array
+
+# (order, counts of the rows, the history of each row, number of histories) -> u for each row, gamma for each history
+Share = Callable[[int, Array, Array, int], tuple[Array, Array]]
+
+
+def chunks_of_nodes(trie: Trie, order: int, chunk_rows: int) -> Iterator[tuple[int, int]]:
+    """Ranges of nodes of this order that together have about chunk_rows children."""
+    starts, first, num_nodes = trie.starts[order - 1], 0, trie.num_nodes(order)
+    while first < num_nodes:
+        last = int(np.searchsorted(starts, int(starts[first]) + chunk_rows, side="right")) - 1
+        last = min(max(last, first + 1), num_nodes, first + chunk_rows)
+        yield first, last
+        first = last
+
+
+def suffix_links(trie: Trie, scratch: Scratch) -> list[Array]:
+    """For each n-gram of order k, which n-gram of order k-1 it is without its oldest word. -> links[k-2] for order k"""
+    links: list[Array] = []
+    for k in range(2, trie.order + 1):
+        if k == 2:
+            links.append(trie.words[1])  # the nodes of order 1 are the words
+            continue
+        above, rows = links[-1], trie.num_nodes(k)
+        linked = scratch.empty(rows, np.uint32 if rows < 2**32 else np.int64)
+
+        def link(span: tuple[int, int], k: int = k, above: Array = above) -> Array:
+            first, last = span
+            parents = trie.parents(k - 1, first, last)
+            part = slice(int(trie.starts[k - 2][first]), int(trie.starts[k - 2][last]))
+            return trie.find(k - 2, above[first:last].astype(np.int64)[parents], trie.words[k - 1][part])
+
+        at = 0
+        for found in scratch.map(link, chunks_of_nodes(trie, k - 1, scratch.chunk_rows)):
+            linked[at : at + len(found)] = found
+            at += len(found)
+        links.append(linked)
+    return links
+
+
+def interpolate(
+    counts: Counts,
+    links: Sequence[Array],
+    share: Share,
+    *,
+    raw: Counts,
+    prune: Sequence[int],
+    reset_lines: bool,
+    scratch: Scratch,
+) -> NgramModel:
+    """The model with these counts shared out this way, n-grams of raw count <= prune[k-1] left out.
+
+    What is left out goes to the shorter history, so every distribution still sums to one.
+    """
+    trie, vocab_size = counts.trie, counts.trie.vocab_size
+    first, gamma = share(1, counts.counts[0][:vocab_size].astype(np.int64), np.zeros(vocab_size, np.int64), 1)
+    lower = np.zeros(vocab_size + 1, np.float32)  # of the start symbol: never predicted
+    lower[:vocab_size] = first + gamma[0] / vocab_size
+    log_probs, backoffs, keeps = [], [], [np.ones(vocab_size + 1, bool)]
+    for k in range(2, trie.order + 1):
+        probs = scratch.empty(trie.num_nodes(k), np.float32)
+        backoff = scratch.empty(trie.num_nodes(k - 1), np.float32)
+        keep = scratch.empty(trie.num_nodes(k), bool)
+        threshold = prune[min(k, len(prune)) - 1] if prune else 0
+
+        def work(
+            span: tuple[int, int], k: int = k, lower: Array = lower, threshold: int = threshold
+        ) -> tuple[Array, Array, Array]:
+            first, last = span
+            parents = trie.parents(k - 1, first, last)
+            rows = slice(int(trie.starts[k - 2][first]), int(trie.starts[k - 2][last]))
+            u, gamma = share(k, counts.counts[k - 1][rows].astype(np.int64), parents, last - first)
+            stays = np.ones(len(u), bool) if threshold == 0 else raw.counts[k - 1][rows] > threshold
+            if not stays.all():
+                gamma = gamma + np.bincount(parents[~stays], weights=u[~stays], minlength=last - first)
+            p = u + gamma[parents] * np.take(lower, links[k - 2][rows])
+            with np.errstate(divide="ignore"):
+                return p.astype(np.float32), np.log(gamma, dtype=np.float32), stays
+
+        row = node = 0
+        for p, log_gamma, stays in scratch.map(work, chunks_of_nodes(trie, k - 1, scratch.chunk_rows)):
+            probs[row : row + len(p)] = p
+            keep[row : row + len(p)] = stays
+            backoff[node : node + len(log_gamma)] = log_gamma
+            row, node = row + len(p), node + len(log_gamma)
+        log_probs.append(_log_in_place(lower, scratch))
+        backoffs.append(backoff)
+        keeps.append(keep)
+        lower = probs
+    log_probs.append(_log_in_place(lower, scratch))
+    model = NgramModel(trie, tuple(log_probs), tuple(backoffs), reset_lines=reset_lines)
+    return pruned(model, keeps) if any(prune) else model
+
+
+def _log_in_place(probs: Array, scratch: Scratch) -> Array:
+    def log(span: slice) -> None:
+        with np.errstate(divide="ignore"):
+            np.log(probs[span], out=probs[span])
+
+    spans = [slice(first, first + scratch.chunk_rows) for first in range(0, len(probs), scratch.chunk_rows)]
+    for _ in scratch.map(log, spans):
+        pass
+    return probs
+
+
+def pruned(model: NgramModel, keeps: Sequence[Array]) -> NgramModel:
+    """The same model without the rows that are not kept; a kept n-gram's prefixes must be kept."""
+    trie = model.trie
+    words, starts = [trie.words[0]], []
+    log_probs, backoffs = [model.log_probs[0]], list(model.backoffs[:1])
+    for k in range(2, trie.order + 1):
+        keep = keeps[k - 1]
+        words.append(trie.words[k - 1][keep])
+        log_probs.append(model.log_probs[k - 1][keep])
+        if k < trie.order:
+            backoffs.append(model.backoffs[k - 1][keep])
+        kept_before = np.concatenate(([0], np.cumsum(keep)))  # rows kept before each row
+        edges = kept_before[trie.starts[k - 2]]
+        nodes = np.flatnonzero(keeps[k - 2])
+        starts.append(np.append(edges[nodes], edges[-1]).astype(trie.starts[k - 2].dtype))
+    return NgramModel(
+        Trie(trie.vocab_size, tuple(words), tuple(starts)),
+        tuple(log_probs),
+        tuple(backoffs),
+        reset_lines=model.reset_lines,
+    )

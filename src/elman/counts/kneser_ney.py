@@ -1,0 +1,116 @@
+"""Interpolated Kneser-Ney smoothing, with one discount an order or three (Chen & Goodman 1998).
+
+Lower orders do not count how often an n-gram occurred but after how many different words. N-grams that start with the start
+symbol can have no word before them: they keep their raw counts, as do those of the highest order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from elman.config import KneserNeyConfig
+from elman.counts.counting import Counts, count_ngrams
+from elman.counts.interpolation import Share, interpolate, suffix_links
+from elman.counts.ngram import NgramModel
+from elman.counts.scratch import Scratch
+from elman.lm import Array
+
+FALLBACK = (0.5, 1.0, 1.5)  # where count-of-counts do not allow an estimate
+
+
+def fit_kneser_ney(
+    config: KneserNeyConfig,
+    ids: Array,
+    *,
+    vocab_size: int,
+    reset_lines: bool,
+    scratch: Scratch,
+    report: Callable[[str], None],
+) -> NgramModel:
+    """Count, adjust, discount, interpolate."""
+    raw = count_ngrams(ids, order=config.order, vocab_size=vocab_size, reset_lines=reset_lines, scratch=scratch)
+    links = suffix_links(raw.trie, scratch)
+    adjusted = adjusted_counts(raw, links, scratch)
+    discounts = []
+    for k, counts in enumerate(adjusted.counts, start=1):
+        found, why = estimate_discounts(count_of_counts(counts, scratch), modified=config.family == "mkn")
+        discounts.append(found)
+        kind = "discounts" if config.family == "mkn" else "discount"
+        values = ", ".join(f"{d:.3f}" for d in (found if config.family == "mkn" else found[:1]))
+        report(f"order {k}: {raw.trie.num_nodes(k):,} n-grams, {kind} {values}{f' ({why})' if why else ''}")
+    return interpolate(
+        adjusted,
+        links,
+        discounting(discounts),
+        raw=raw,
+        prune=config.prune,
+        reset_lines=reset_lines,
+        scratch=scratch,
+    )
+
+
+def adjusted_counts(raw: Counts, links: Sequence[Array], scratch: Scratch) -> Counts:
+    """Raw counts for the highest order and after the start symbol, elsewhere the number of different words before."""
+    trie, found = raw.trie, []
+    first_after_start = trie.bos
+    for k in range(1, trie.order + 1):
+        if k == trie.order:
+            found.append(raw.counts[k - 1])
+            break
+        counts = scratch.empty(trie.num_nodes(k), np.uint32)
+        counts[:] = 0
+        for first in range(0, trie.num_nodes(k + 1), scratch.chunk_rows):
+            np.add.at(counts, links[k - 1][first : first + scratch.chunk_rows], 1)
+            scratch.forget()
+        # what stands at the very start of a stream has nothing before it, but was seen
+        np.maximum(counts, raw.counts[k - 1] > 0, out=counts, casting="unsafe")
+        counts[first_after_start:] = raw.counts[k - 1][first_after_start:]
+        found.append(counts)
+        first_after_start = int(trie.starts[k - 1][first_after_start])
+    return Counts(trie, tuple(found))
+
+
+def count_of_counts(counts: Array, scratch: Scratch) -> Array:
+    """How many n-grams have an adjusted count of 0, 1, 2, 3, 4, and more than 4."""
+    total = np.zeros(6, np.int64)
+    for first in range(0, len(counts), scratch.chunk_rows):
+        total += np.bincount(np.minimum(counts[first : first + scratch.chunk_rows], 5), minlength=6)
+    return total
+
+
+def estimate_discounts(n: Array, *, modified: bool) -> tuple[tuple[float, float, float], str]:
+    """The discounts for counts of 1, 2, and 3 or more; and why they are not estimated, if they are not."""
+    needed = (1, 2, 3, 4) if modified else (1, 2)
+    for j in needed:
+        if n[j] == 0:
+            return _fallback(modified), f"not estimated: no n-gram has an adjusted count of {j}; documented fall-back"
+    y = n[1] / (n[1] + 2 * n[2])
+    if not modified:
+        return (y, y, y), ""
+    # Chen & Goodman (1998), eq. 26
+    d1, d2, d3 = (float(j - (j + 1) * y * n[j + 1] / n[j]) for j in (1, 2, 3))
+    for j, d in enumerate((d1, d2, d3), start=1):
+        if not 0 <= d <= j:
+            why = f"not estimated: the one for a count of {j} would be {d:.2f}, outside 0 .. {j}; documented fall-back"
+            return _fallback(modified), why
+    return (d1, d2, d3), ""
+
+
+def _fallback(modified: bool) -> tuple[float, float, float]:
+    return FALLBACK if modified else (FALLBACK[0], FALLBACK[0], FALLBACK[0])
+
+
+def discounting(discounts: Sequence[tuple[float, float, float]]) -> Share:
+    """Take a discount from every count; what was taken goes to the shorter history."""
+
+    def share(order: int, counts: Array, history: Array, num_histories: int) -> tuple[Array, Array]:
+        discount = np.array((0.0, *discounts[order - 1]))[np.minimum(counts, 3)]
+        total = np.bincount(history, weights=counts, minlength=num_histories)
+        taken = np.bincount(history, weights=discount, minlength=num_histories)
+        unseen = total == 0  # never a history: all from the shorter one
+        total[unseen], taken[unseen] = 1, 1
+        return (counts - discount) / total[history], taken / total
+
+    return share

@@ -1,0 +1,141 @@
+"""The back-off n-gram model: a probability for every n-gram stored, a back-off weight for every history.
+
+p(w | h): the longest suffix c of h with c w stored gives log p(w | c); every longer suffix of h that is a stored history adds
+its back-off weight. The state is the node of each suffix of the history, by length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from elman.counts.trie import NOWHERE, Trie
+from elman.lm import Array
+from elman.text.vocabulary import EOS_ID
+
+CHUNK_TOKENS = 1 << 16  # scored at once: the temporary arrays stay in the cache
+
+
+def start_nodes(trie: Trie, rows: int, *, reset_lines: bool) -> Array:
+    """The suffixes of the history before anything was read: the start of a line, or in a stream an end of line."""
+    nodes = np.full((rows, trie.order - 1), NOWHERE, np.int64)
+    nodes[:, :1] = trie.bos if reset_lines else EOS_ID
+    return nodes
+
+
+def advance_nodes(trie: Trie, tokens: Array, nodes: Array) -> Array:
+    """The suffixes of the history after one more token. (B,), (B, N-1) -> (B, N-1)"""
+    after = np.full_like(nodes, NOWHERE)
+    after[:, :1] = tokens[:, None]
+    for k in range(2, nodes.shape[1] + 1):
+        if len(tokens) == 1:
+            after[0, k - 1] = trie.child(k - 1, int(nodes[0, k - 2]), int(tokens[0]))
+        else:
+            after[:, k - 1] = trie.find(k - 1, nodes[:, k - 2], tokens)
+    return after
+
+
+def follow(trie: Trie, tokens: Array, nodes: Array) -> list[Array]:
+    """The n-gram of each order that ends at each token. (B, T), (B, N-1) -> N arrays (B, T+1); column 0 is before."""
+    rows, num_tokens = tokens.shape
+    found = []
+    for k in range(1, trie.order + 1):
+        ends = np.empty((rows, num_tokens + 1), np.int64)
+        ends[:, 0] = nodes[:, k - 1] if k < trie.order else NOWHERE
+        if k == 1:
+            ends[:, 1:] = tokens
+        else:
+            ends[:, 1:] = trie.find(k - 1, found[-1][:, :-1].ravel(), tokens.ravel()).reshape(rows, num_tokens)
+        found.append(ends)
+    return found
+
+
+class NgramModel:
+    """A trie with a log-probability for each n-gram and a log back-off weight for each history."""
+
+    def __init__(self, trie: Trie, log_probs: Sequence[Array], backoffs: Sequence[Array], *, reset_lines: bool) -> None:
+        self.trie = trie
+        self.log_probs = tuple(log_probs)
+        self.backoffs = tuple(backoffs)
+        self.reset_lines = reset_lines
+
+    @property
+    def vocab_size(self) -> int:
+        return self.trie.vocab_size
+
+    @property
+    def order(self) -> int:
+        return self.trie.order
+
+    def start(self, rows: int) -> Array:
+        return start_nodes(self.trie, rows, reset_lines=self.reset_lines)
+
+    def predict(self, state: Array) -> Array:
+        out = np.empty((len(state), self.vocab_size), np.float32)
+        for row, nodes in zip(out, state.tolist(), strict=True):
+            row[:] = self.log_probs[0][: self.vocab_size]
+            for k, node in enumerate(nodes, start=1):
+                if node != NOWHERE:
+                    row += self.backoffs[k - 1][node]
+                    rows = self.trie.children(k, node)
+                    row[self.trie.words[k][rows]] = self.log_probs[k][rows]
+        return out
+
+    def advance(self, tokens: Array, state: Array) -> Array:
+        return advance_nodes(self.trie, tokens, state)
+
+    def join(self, states: Sequence[Array]) -> Array:
+        return np.concatenate(states)
+
+    def score(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
+        rows, num_tokens = tokens.shape
+        nats = np.zeros((rows, num_tokens), np.float32)
+        state = state.copy()
+        step = max(1, CHUNK_TOKENS // max(1, num_tokens))
+        for first in range(0, rows, step):
+            part = slice(first, first + step)
+            for at in range(0, num_tokens, CHUNK_TOKENS):
+                window = slice(at, min(at + CHUNK_TOKENS, num_tokens))
+                left = np.clip(lengths[part] - at, 0, window.stop - at)
+                nats[part, window], state[part] = self._score_chunk(tokens[part, window], left, state[part])
+        return nats, state
+
+    def _score_chunk(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
+        ends = follow(self.trie, tokens, state)
+        nats = np.take(self.log_probs[0], tokens)
+        for k in range(2, self.order + 1):
+            histories, hits = ends[k - 2][:, :-1], ends[k - 1][:, 1:]
+            # NOWHERE reads the last row of the table; such values are thrown away
+            backed = nats + np.where(histories == NOWHERE, np.float32(0), np.take(self.backoffs[k - 2], histories))
+            nats = np.where(hits == NOWHERE, backed, np.take(self.log_probs[k - 1], hits)) if self.log_probs[k - 1].size else backed
+        nats[np.arange(tokens.shape[1]) >= lengths[:, None]] = 0
+        after = [end[np.arange(len(tokens)), lengths] for end in ends[: self.order - 1]]
+        return nats, np.stack(after, axis=1) if after else state
+
+    def tensors(self) -> dict[str, Array]:
+        """Everything but the settings, to be saved."""
+        found = {}
+        for k in range(1, self.order + 1):
+            found[f"log_probs.{k}"] = self.log_probs[k - 1]
+            if k > 1:
+                found[f"words.{k}"] = self.trie.words[k - 1]
+            if k < self.order:
+                found[f"starts.{k}"] = self.trie.starts[k - 1]
+                found[f"backoffs.{k}"] = self.backoffs[k - 1]
+        return found
+
+    @classmethod
+    def from_tensors(
+        cls, tensors: Mapping[str, Array], *, order: int, vocab_size: int, reset_lines: bool
+    ) -> NgramModel:
+        """The model that was saved; a table that does not fit together is refused."""
+        trie = trie_from_tensors(tensors, order=order, vocab_size=vocab_size)
+        log_probs = [tensors[f"log_probs.{k}"] for k in range(1, order + 1)]
+        backoffs = [tensors[f"backoffs.{k}"] for k in range(1, order)]
+        return cls(trie, log_probs, backoffs, reset_lines=reset_lines)
+
+
+def trie_from_tensors(tensors: Mapping[str, Array], *, order: int, vocab_size: int) -> Trie:
+    words = [np.arange(vocab_size + 1)] + [tensors[f"words.{k}"] for k in range(2, order + 1)]
+    return Trie(vocab_size, tuple(words), tuple(tensors[f"starts.{k}"] for k in range(1, order)))

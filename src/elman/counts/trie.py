@@ -1,0 +1,87 @@
+"""N-grams as a tree of prefixes: the children of a node are the words seen after it, next to each other and sorted.
+
+A node of order k is a row number in the arrays of order k. The rows of order 1 are the words themselves, then the start
+symbol. Children of node i of order k are the rows starts[k][i] .. starts[k][i+1] of order k+1, words[k+1] says which words
+they are. So a history's whole distribution is a slice, and walking along a text is one lookup an order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from elman.lm import Array
+
+NOWHERE = -1
+
+
+@dataclass(frozen=True)
+class Trie:
+    """words[k-1] are the last words of the n-grams of order k, starts[k-1] where their children start."""
+
+    vocab_size: int
+    words: tuple[Array, ...]
+    starts: tuple[Array, ...]
+
+    @property
+    def order(self) -> int:
+        return len(self.words)
+
+    @property
+    def bos(self) -> int:
+        """The start symbol: the last row of order 1."""
+        return self.vocab_size
+
+    def num_nodes(self, order: int) -> int:
+        return len(self.words[order - 1])
+
+    def child_counts(self, order: int) -> Array:
+        """How many words were seen after each node of this order."""
+        return np.diff(self.starts[order - 1].astype(np.int64))
+
+    def parents(self, order: int, first: int, last: int) -> Array:
+        """For the children of nodes first .. last-1 of this order: which of them, counted from `first`."""
+        sizes = np.diff(self.starts[order - 1][first : last + 1].astype(np.int64))
+        return np.repeat(np.arange(last - first), sizes)
+
+    def children(self, order: int, node: int) -> slice:
+        """The rows of order+1 that continue this node."""
+        starts = self.starts[order - 1]
+        return slice(int(starts[node]), int(starts[node + 1]))
+
+    def child(self, order: int, node: int, word: int) -> int:
+        """The row of order+1 that continues one node by one word, or NOWHERE."""
+        if node == NOWHERE:
+            return NOWHERE
+        rows = self.children(order, node)
+        words = self.words[order][rows]
+        at = int(np.searchsorted(words, words.dtype.type(word)))
+        return rows.start + at if at < len(words) and words[at] == word else NOWHERE
+
+    def find(self, order: int, nodes: Array, words: Array) -> Array:
+        """The rows of order+1 that continue each node of this order by its word; NOWHERE where there is none.
+
+        All binary searches advance together, each inside the children of its node; the finished ones leave.
+        """
+        starts, table = self.starts[order - 1], self.words[order]
+        found = np.full(len(nodes), NOWHERE, np.int64)
+        active = np.flatnonzero(nodes != NOWHERE)
+        nodes = np.take(nodes, active)
+        low = np.take(starts, nodes).astype(np.int64)
+        span = np.take(starts, nodes + 1).astype(np.int64) - low
+        wanted = np.take(words, active).astype(table.dtype)
+        keep = np.flatnonzero(span)
+        while len(keep):
+            if len(keep) < len(active):
+                active, low, span, wanted = active[keep], low[keep], span[keep], wanted[keep]
+            half = span >> 1
+            low += np.where(np.take(table, low + half) <= wanted, half, 0)
+            span -= half
+            done = span <= 1
+            if done.any():
+                last = np.flatnonzero(done)
+                hit = last[np.take(table, low[last]) == wanted[last]]
+                found[active[hit]] = low[hit]
+                keep = np.flatnonzero(~done)
+        return found
