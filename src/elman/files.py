@@ -21,11 +21,12 @@ import json
 import mmap
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypeVar
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -35,6 +36,7 @@ from elman.config import Config
 from elman.errors import BusyError, DataError, MissingError, WriteError
 from elman.tensors import Array, parse_tensors, tensor_buffers
 
+T = TypeVar("T")
 Content: TypeAlias = bytes | Mapping[str, Array]  # the bytes of a file, or the tensors of a .safetensors file
 
 FORMAT_VERSION = 1  # of a model directory; a higher one is refused
@@ -118,7 +120,9 @@ def commit(
             with contextlib.suppress(OSError):
                 _sweep(directory)
             raise
-        return _finish(directory, manifest)
+    with contextlib.suppress(OSError, WriteError):  # the model is there; what is left to tidy, the next writer does
+        manifest = _finish(directory, manifest)
+    return manifest
 
 
 def recover(directory: Path) -> Manifest | None:
@@ -379,9 +383,32 @@ class Stored:
             raise DataError(f"{self.directory} has no {name}", hint="it is no complete model; train it again")
         return self.path(name), self.manifest.files[name]
 
-    def is_current(self) -> bool:
-        """Whether no writer has replaced the files since the manifest was read."""
-        return read_manifest(self.directory).files == self.manifest.files
+
+def read_consistently(directory: Path, read: Callable[[Stored], T], *, verify: bool = True) -> T:
+    """What `read` makes of the files of one model, also while somebody replaces that model by another."""
+    failure: Exception = BusyError(f"{directory} is being rewritten all the time", hint="try again when that is done")
+    for _ in range(30):
+        before = _edition(directory)
+        stored = open_directory(directory, verify=verify)
+        try:
+            result = read(stored)
+            if _edition(directory) == before:
+                return result
+        except (DataError, MissingError) as error:
+            failure = error
+            if _edition(directory) == before and not stored.manifest.pending:
+                break
+        time.sleep(0.01)
+    raise failure
+
+
+def _edition(directory: Path) -> tuple[int, int] | None:
+    """Differs whenever the manifest was replaced."""
+    try:
+        status = (directory / MANIFEST).stat()
+        return status.st_ino, status.st_mtime_ns
+    except OSError:
+        return None
 
 
 def open_directory(directory: Path, *, verify: bool = True) -> Stored:
