@@ -1,0 +1,9 @@
+"""What every test relies on."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# Time is not a property of a parser: on a busy machine a deadline fails for nothing.
+settings.register_profile("elman", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("elman")
