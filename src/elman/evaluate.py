@@ -1,7 +1,7 @@
 """How well a model knows a text: counts first (`Tally`), numbers from them, and a signature of all that moves a number.
 
-Every token and one end-of-sequence a line is scored, the start symbol never. Nats are -log p. `B` rows, `T` columns of a
-batch, `N` tokens, `L` lines. Knows models only as `elman.lm` declares them, and text only as blocks of ids.
+Every token and one end-of-sequence a line is scored, the start symbol never. Nats are -log p. `B` rows, `T` columns of
+a batch, `N` tokens, `L` lines. Knows models only as `elman.lm` declares them, and text only as blocks of ids.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -151,45 +152,53 @@ def beam_search(
         num_beams = costs_RK.shape[1]
         log_probs = without(_predict(lm, state), forbid)
         candidates_RKV = costs_RK[:, :, None] - log_probs.reshape(len(active), num_beams, -1)
-        finished_RK, live_RK = _rank(candidates_RKV, stops, width)
-        candidates_RN = candidates_RKV.reshape(len(active), -1)
+        finished, live = _choose(candidates_RKV, stops, width)
         for row, beam in enumerate(active):
-            beam.extend(candidates_RN[row], finished_RK[row], live_RK[row], lm.vocab_size)
-        keep = [row for row, beam in enumerate(active) if beam.is_open]
-        if not keep:
+            beam.extend(finished.row(row), live.row(row), lm.vocab_size)
+        keep = np.array([row for row, beam in enumerate(active) if beam.is_open], dtype=np.int64)
+        if len(keep) == 0:
             break
         active = [active[row] for row in keep]
-        live_RK = live_RK[keep]
-        costs_RK = np.take_along_axis(candidates_RN[keep], live_RK, axis=1)
-        parents = (np.array(keep)[:, None] * num_beams + live_RK // lm.vocab_size).ravel()
-        state = lm.advance((live_RK % lm.vocab_size).ravel(), select(state, parents))
+        costs_RK, places_RK = live.costs[keep], live.places[keep]
+        parents = (keep[:, None] * num_beams + places_RK // lm.vocab_size).ravel()
+        state = lm.advance((places_RK % lm.vocab_size).ravel(), select(state, parents))
     return [beam.results() for beam in beams]
 
 
-def _rank(candidates_RKV: Array, stops: Array, width: int) -> tuple[Array, Array]:
-    """Which of the K * V candidates of each row finish, and which `width` go on. -> (R, K') twice; -1 for none
+class _Chosen(NamedTuple):
+    """Candidates by their place (beam * V + token) and cost, cheapest first; an infinite cost is no candidate."""
 
-    A stop token finishes a hypothesis only where it is among the `width` best candidates: then a beam of one is greedy.
+    places: Array
+    costs: Array
+
+    def row(self, row: int) -> _Chosen:
+        return _Chosen(self.places[row], self.costs[row])
+
+
+def _choose(candidates_RKV: Array, stops: Array, width: int) -> tuple[_Chosen, _Chosen]:
+    """The candidates that finish and those that go on, at most `width` of either in a row. Overwrites its argument.
+
+    A stop token finishes a hypothesis only where it is among the `width` best of all: so a beam of one is greedy.
     """
-    num_rows, _, vocab_size = candidates_RKV.shape
-    best_RK = _cheapest(candidates_RKV.reshape(num_rows, -1), width)
-    is_stop_RK = np.isin(best_RK % vocab_size, stops)
-    finished_RK = np.where(is_stop_RK, best_RK, -1)
+    candidates_RN = candidates_RKV.reshape(len(candidates_RKV), -1)
+    best = _cheapest(candidates_RN, width)
+    is_stop_RK = np.isin(best.places % candidates_RKV.shape[2], stops)
+    finished = _Chosen(best.places, np.where(is_stop_RK, best.costs, np.inf))
     if not is_stop_RK.any():
-        return finished_RK, best_RK
-    open_RKV = candidates_RKV.copy()
-    open_RKV[:, :, stops] = np.inf
-    return finished_RK, _cheapest(open_RKV.reshape(num_rows, -1), width)
+        return finished, best
+    candidates_RKV[:, :, stops] = np.inf
+    return finished, _cheapest(candidates_RN, width)
 
 
-def _cheapest(costs_RN: Array, count: int) -> Array:
-    """The places of the `count` lowest costs of each row, lowest first. -> (R, min(count, N))"""
+def _cheapest(costs_RN: Array, count: int) -> _Chosen:
+    """The `count` lowest costs of each row, or all where there are fewer; of equals, those that come first go first."""
     if count < costs_RN.shape[1]:
-        places = np.sort(np.argpartition(costs_RN, count - 1, axis=1)[:, :count], axis=1)
+        places_RK = np.sort(np.argpartition(costs_RN, count - 1, axis=1)[:, :count], axis=1)
     else:
-        places = np.broadcast_to(np.arange(costs_RN.shape[1]), costs_RN.shape)
-    order = np.argsort(np.take_along_axis(costs_RN, places, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(places, order, axis=1)
+        places_RK = np.broadcast_to(np.arange(costs_RN.shape[1]), costs_RN.shape)
+    costs_RK = np.take_along_axis(costs_RN, places_RK, axis=1)
+    order_RK = np.argsort(costs_RK, axis=1, kind="stable")
+    return _Chosen(np.take_along_axis(places_RK, order_RK, axis=1), np.take_along_axis(costs_RK, order_RK, axis=1))
 
 
 class _Beam:
@@ -205,15 +214,15 @@ class _Beam:
         self._costs = np.zeros(1)
         self._finished: list[Hypothesis] = []
 
-    def extend(self, candidates: Array, finished: Array, live: Array, vocab_size: int) -> None:
-        """One token further: `finished` and `live` are places in `candidates`, beam * V + token."""
-        for place in finished[finished >= 0].tolist():
-            if np.isfinite(candidates[place]):
+    def extend(self, finished: _Chosen, live: _Chosen, vocab_size: int) -> None:
+        """One token further: note what finished, and let the live candidates be the beam."""
+        for place, cost in zip(finished.places.tolist(), finished.costs.tolist(), strict=True):
+            if cost < np.inf:
                 tokens = (*self._prefixes[place // vocab_size].tolist(), place % vocab_size)
-                self._finished.append(Hypothesis(tokens, float(candidates[place]), True))
+                self._finished.append(Hypothesis(tokens, cost, True))
         self._finished = sorted(self._finished, key=self._rank)[: self.n_best]
-        self._prefixes = np.column_stack([self._prefixes[live // vocab_size], live % vocab_size])
-        self._costs = candidates[live]
+        self._prefixes = np.column_stack([self._prefixes[live.places // vocab_size], live.places % vocab_size])
+        self._costs = live.costs
         self.is_open = bool(np.isfinite(self._costs[0])) and not self._is_decided()
 
     def _is_decided(self) -> bool:
