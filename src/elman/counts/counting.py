@@ -104,10 +104,16 @@ def _sort_by_word(text: Array, positions: Array, num_words: int, scratch: Scratc
     def sort_span(span: tuple[int, int]) -> tuple[Array, Array, Array]:
         first, last = span
         shift = int(last - first).bit_length()
-        keys = np.sort((text[first:last].astype(np.uint64) << np.uint64(shift)) | np.arange(last - first, dtype=np.uint64))
+        keys = np.sort(
+            (text[first:last].astype(np.uint64) << np.uint64(shift)) | np.arange(last - first, dtype=np.uint64)
+        )
         words = (keys >> np.uint64(shift)).astype(np.int64)
         edges = np.flatnonzero(np.concatenate(([True], words[1:] != words[:-1])))
-        return words[edges], np.diff(np.append(edges, len(words))), (keys & np.uint64((1 << shift) - 1)).astype(np.int64) + first
+        return (
+            words[edges],
+            np.diff(np.append(edges, len(words))),
+            (keys & np.uint64((1 << shift) - 1)).astype(np.int64) + first,
+        )
 
     for words, sizes, sorted_positions in scratch.map(sort_span, spans):
         within = np.arange(len(sorted_positions)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from elman.counts.trie import NOWHERE, Trie
+from elman.errors import DataError
 from elman.lm import Array
 from elman.text.vocabulary import EOS_ID
 
+DAMAGED = "copy the model again from where it came, or train it again"
 CHUNK_TOKENS = 1 << 16  # scored at once: the temporary arrays stay in the cache
 
 
@@ -39,7 +41,7 @@ def advance_nodes(trie: Trie, tokens: Array, nodes: Array) -> Array:
 def follow(trie: Trie, tokens: Array, nodes: Array) -> list[Array]:
     """The n-gram of each order that ends at each token. (B, T), (B, N-1) -> N arrays (B, T+1); column 0 is before."""
     rows, num_tokens = tokens.shape
-    found = []
+    found: list[Array] = []
     for k in range(1, trie.order + 1):
         ends = np.empty((rows, num_tokens + 1), np.int64)
         ends[:, 0] = nodes[:, k - 1] if k < trie.order else NOWHERE
@@ -108,7 +110,11 @@ class NgramModel:
             histories, hits = ends[k - 2][:, :-1], ends[k - 1][:, 1:]
             # NOWHERE reads the last row of the table; such values are thrown away
             backed = nats + np.where(histories == NOWHERE, np.float32(0), np.take(self.backoffs[k - 2], histories))
-            nats = np.where(hits == NOWHERE, backed, np.take(self.log_probs[k - 1], hits)) if self.log_probs[k - 1].size else backed
+            nats = (
+                np.where(hits == NOWHERE, backed, np.take(self.log_probs[k - 1], hits))
+                if self.log_probs[k - 1].size
+                else backed
+            )
         nats[np.arange(tokens.shape[1]) >= lengths[:, None]] = 0
         after = [end[np.arange(len(tokens)), lengths] for end in ends[: self.order - 1]]
         return nats, np.stack(after, axis=1) if after else state
@@ -131,11 +137,24 @@ class NgramModel:
     ) -> NgramModel:
         """The model that was saved; a table that does not fit together is refused."""
         trie = trie_from_tensors(tensors, order=order, vocab_size=vocab_size)
-        log_probs = [tensors[f"log_probs.{k}"] for k in range(1, order + 1)]
-        backoffs = [tensors[f"backoffs.{k}"] for k in range(1, order)]
+        log_probs = [tensor(tensors, f"log_probs.{k}", "f", trie.num_nodes(k)) for k in range(1, order + 1)]
+        backoffs = [tensor(tensors, f"backoffs.{k}", "f", trie.num_nodes(k)) for k in range(1, order)]
         return cls(trie, log_probs, backoffs, reset_lines=reset_lines)
 
 
 def trie_from_tensors(tensors: Mapping[str, Array], *, order: int, vocab_size: int) -> Trie:
-    words = [np.arange(vocab_size + 1)] + [tensors[f"words.{k}"] for k in range(2, order + 1)]
-    return Trie(vocab_size, tuple(words), tuple(tensors[f"starts.{k}"] for k in range(1, order)))
+    """The trie that was saved; one whose arrays do not fit together is refused."""
+    words = [np.arange(vocab_size + 1)] + [tensor(tensors, f"words.{k}", "u") for k in range(2, order + 1)]
+    starts = [tensor(tensors, f"starts.{k}", "ui", len(words[k - 1]) + 1) for k in range(1, order)]
+    for k, level in enumerate(starts, start=1):
+        if int(level[0]) != 0 or int(level[-1]) != len(words[k]):
+            raise DataError(f"starts.{k} and words.{k + 1} of the model do not fit together", hint=DAMAGED)
+    return Trie(vocab_size, tuple(words), tuple(starts))
+
+
+def tensor(tensors: Mapping[str, Array], name: str, kinds: str, rows: int | None = None) -> Array:
+    """One array of a saved model, of one of these kinds of numbers and this length."""
+    found = tensors.get(name)
+    if found is None or found.dtype.kind not in kinds or found.ndim != 1 or (rows is not None and len(found) != rows):
+        raise DataError(f"the model's table {name} is missing or not what it should be", hint=DAMAGED)
+    return found

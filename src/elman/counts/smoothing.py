@@ -1,0 +1,332 @@
+"""The classic ways to smooth: none, add-alpha, Jelinek-Mercer, Witten-Bell, absolute discounting; and the uniform model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from elman.config import BigramConfig, NgramConfig, UnigramConfig
+from elman.counts.counting import Counts, count_ngrams
+from elman.counts.interpolation import Share, interpolate, suffix_links
+from elman.counts.kneser_ney import count_of_counts, discounting, estimate_discounts
+from elman.counts.ngram import NgramModel, advance_nodes, follow, start_nodes, tensor, trie_from_tensors
+from elman.counts.scratch import Scratch
+from elman.counts.trie import NOWHERE
+from elman.lm import Array
+from elman.text.vocabulary import EOS_ID
+
+NUM_BUCKETS = 16  # of histories by how often they were seen, each twice as often as the one before
+EM_ROUNDS = 50
+TUNING_TOKENS = 100_000  # held-out tokens that alpha and weights are tuned on: more moved nothing
+
+
+class UniformModel:
+    """Every symbol is as likely as any other."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self.vocab_size = vocab_size
+
+    def start(self, rows: int) -> Array:
+        return np.zeros((rows, 0), np.int64)
+
+    def predict(self, state: Array) -> Array:
+        return np.full((len(state), self.vocab_size), -np.log(self.vocab_size), np.float32)
+
+    def advance(self, tokens: Array, state: Array) -> Array:
+        return state
+
+    def join(self, states: Sequence[Array]) -> Array:
+        return np.concatenate(states)
+
+    def score(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
+        real = np.arange(tokens.shape[1]) < lengths[:, None]
+        return np.where(real, np.float32(-np.log(self.vocab_size)), np.float32(0)), state
+
+    def tensors(self) -> dict[str, Array]:
+        return {}
+
+
+class CountModel:
+    """(C(h w) + alpha) / (C(h) + alpha V), for the longest suffix h of the history that was ever a history.
+
+    With alpha 0 it is maximum likelihood: what was never seen after h has probability zero.
+    """
+
+    def __init__(self, counts: Counts, *, alpha: float, reset_lines: bool) -> None:
+        self.trie = counts.trie
+        self.counts = counts.counts
+        self.alpha = alpha
+        self.reset_lines = reset_lines
+        self._num_unigrams = int(self.counts[0][: self.vocab_size].sum(dtype=np.int64))
+        self._totals = history_totals(counts)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.trie.vocab_size
+
+    @property
+    def order(self) -> int:
+        return self.trie.order
+
+    def start(self, rows: int) -> Array:
+        return start_nodes(self.trie, rows, reset_lines=self.reset_lines)
+
+    def advance(self, tokens: Array, state: Array) -> Array:
+        return advance_nodes(self.trie, tokens, state)
+
+    def join(self, states: Sequence[Array]) -> Array:
+        return np.concatenate(states)
+
+    def predict(self, state: Array) -> Array:
+        out = np.empty((len(state), self.vocab_size), np.float32)
+        for row, nodes in zip(out, state.tolist(), strict=True):
+            counts, total = self.counts[0][: self.vocab_size].astype(np.float64), float(self._num_unigrams)
+            for k in range(self.order - 1, 0, -1):
+                if nodes[k - 1] != NOWHERE and self._totals[k - 1][nodes[k - 1]] > 0:
+                    rows = self.trie.children(k, nodes[k - 1])
+                    counts, total = np.zeros(self.vocab_size), float(self._totals[k - 1][nodes[k - 1]])
+                    counts[self.trie.words[k][rows]] = self.counts[k][rows]
+                    break
+            with np.errstate(divide="ignore"):
+                row[:] = np.log((counts + self.alpha) / (total + self.alpha * self.vocab_size))
+        return out
+
+    def score(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
+        count, total, after = self.target_counts(tokens, lengths, state)
+        with np.errstate(divide="ignore"):
+            nats = np.log((count + self.alpha) / (total + self.alpha * self.vocab_size)).astype(np.float32)
+        nats[np.arange(tokens.shape[1]) >= lengths[:, None]] = 0
+        return nats, after
+
+    def target_counts(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array, Array]:
+        """C(h w) and C(h) at each token, and the state after. -> (B, T), (B, T), state"""
+        ends = follow(self.trie, tokens, state)
+        count = np.take(self.counts[0], tokens).astype(np.float64)
+        total = np.full(tokens.shape, float(self._num_unigrams))
+        for k in range(2, self.order + 1):
+            histories, hits = ends[k - 2][:, :-1], ends[k - 1][:, 1:]
+            seen = np.where(histories == NOWHERE, 0, np.take(self._totals[k - 2], histories))
+            hit_counts = np.take(self.counts[k - 1], hits) if self.counts[k - 1].size else np.zeros_like(hits)
+            total = np.where(seen > 0, seen, total)
+            count = np.where(seen > 0, np.where(hits == NOWHERE, 0, hit_counts), count)
+        after = [end[np.arange(len(tokens)), lengths] for end in ends[: self.order - 1]]
+        return count, total, np.stack(after, axis=1) if after else state
+
+    def tensors(self) -> dict[str, Array]:
+        found = {"alpha": np.array([self.alpha])}
+        for k in range(1, self.order + 1):
+            found[f"counts.{k}"] = self.counts[k - 1]
+            if k > 1:
+                found[f"words.{k}"] = self.trie.words[k - 1]
+                found[f"starts.{k - 1}"] = self.trie.starts[k - 2]
+        return found
+
+    @classmethod
+    def from_tensors(
+        cls, tensors: Mapping[str, Array], *, order: int, vocab_size: int, reset_lines: bool
+    ) -> CountModel:
+        trie = trie_from_tensors(tensors, order=order, vocab_size=vocab_size)
+        counts = tuple(tensor(tensors, f"counts.{k}", "ui", trie.num_nodes(k)) for k in range(1, order + 1))
+        alpha = float(tensor(tensors, "alpha", "f", 1)[0])
+        return cls(Counts(trie, counts), alpha=alpha, reset_lines=reset_lines)
+
+
+def history_totals(counts: Counts) -> list[Array]:
+    """How often each n-gram was a history: the sum over its children. -> one array an order, but the highest"""
+    totals = []
+    for k in range(1, counts.trie.order):
+        running = np.concatenate(([0], np.cumsum(counts.counts[k], dtype=np.int64)))
+        totals.append(np.diff(running[counts.trie.starts[k - 1]]))
+    return totals
+
+
+def fit_smoothed(
+    config: UnigramConfig | BigramConfig | NgramConfig,
+    ids: Array,
+    *,
+    vocab_size: int,
+    reset_lines: bool,
+    heldout_ids: Array | None,
+    scratch: Scratch,
+    report: Callable[[str], None],
+) -> CountModel | NgramModel:
+    """Count, tune what is to be tuned on held-out text, smooth."""
+
+    def count(part: Array) -> Counts:
+        return count_ngrams(part, order=config.order, vocab_size=vocab_size, reset_lines=reset_lines, scratch=scratch)
+
+    tunes = config.smoothing == "interpolated" or (config.smoothing == "add" and config.alpha is None)
+    tuning = _Tuning.of(ids, heldout_ids) if tunes else None
+    counts = count(ids)
+    # nothing was held out: tune on the end of the text with counts of the rest, then use the counts of it all
+    tuning_counts = counts if tuning is None or tuning.counted is None else count(tuning.counted)
+    match config.smoothing:
+        case "ml":
+            return CountModel(counts, alpha=0.0, reset_lines=reset_lines)
+        case "add":
+            alpha = config.alpha
+            if alpha is None:
+                assert tuning is not None
+                alpha = tune_alpha(CountModel(tuning_counts, alpha=1.0, reset_lines=reset_lines), tuning.ids)
+                report(f"alpha {alpha:.4g}, tuned on {len(tuning.ids):,} held-out tokens")
+            return CountModel(counts, alpha=alpha, reset_lines=reset_lines)
+        case "interpolated":
+            assert tuning is not None
+            model = CountModel(tuning_counts, alpha=0.0, reset_lines=reset_lines)
+            weights = tune_weights(model, tuning.ids, reset_lines=reset_lines)
+            for k, (by_bucket, seen) in enumerate(zip(weights.values, weights.seen, strict=True), start=1):
+                shown = " ".join(f"{weight:.2f}" for weight in by_bucket[seen]) or "none seen"
+                report(f"order {k}: interpolation weights {shown} for rare to frequent histories")
+            share = jelinek_mercer(weights.values)
+        case "witten-bell":
+            share = witten_bell
+        case "absolute":
+            share = discounting(_absolute_discounts(counts, scratch, report))
+    prune = config.prune if isinstance(config, NgramConfig) else ()
+    links = suffix_links(counts.trie, scratch)
+    return interpolate(counts, links, share, raw=counts, prune=prune, reset_lines=reset_lines, scratch=scratch)
+
+
+@dataclass(frozen=True)
+class _Tuning:
+    """Text to tune on, and the text to count for it where that is not all there is."""
+
+    ids: Array
+    counted: Array | None
+
+    @classmethod
+    def of(cls, ids: Array, heldout_ids: Array | None) -> _Tuning:
+        if heldout_ids is not None and len(heldout_ids):
+            return cls(np.asarray(heldout_ids[:TUNING_TOKENS]), None)
+        cut = len(ids) - min(TUNING_TOKENS, max(1, len(ids) // 20))
+        ends = np.flatnonzero(ids[:cut] == EOS_ID)
+        cut = int(ends[-1]) + 1 if len(ends) else cut
+        return cls(np.asarray(ids[cut:]), ids[:cut])
+
+
+def rows_of(ids: Array, *, reset_lines: bool) -> tuple[Array, Array]:
+    """A text as rows to score: its lines, or one row. -> (B, T) padded with zeros, (B,)"""
+    if not reset_lines:
+        return ids[None].astype(np.int64), np.array([len(ids)])
+    ends = np.flatnonzero(ids == EOS_ID) + 1
+    if not len(ends) or ends[-1] < len(ids):
+        ends = np.append(ends, len(ids))
+    lengths = np.diff(ends, prepend=0)
+    tokens = np.zeros((len(lengths), int(lengths.max(initial=0))), np.int64)
+    tokens[np.arange(tokens.shape[1]) < lengths[:, None]] = ids
+    return tokens, lengths
+
+
+def tune_alpha(model: CountModel, ids: Array) -> float:
+    """The alpha under which held-out text is most likely, to one part in a hundred."""
+    tokens, lengths = rows_of(ids, reset_lines=model.reset_lines)
+    count, total, _ = model.target_counts(tokens, lengths, model.start(len(tokens)))
+    real = np.arange(tokens.shape[1]) < lengths[:, None]
+    count, total = count[real], total[real]
+
+    def loss(log_alpha: float) -> float:
+        alpha = np.exp(log_alpha)
+        return float(-np.mean(np.log((count + alpha) / (total + alpha * model.vocab_size))))
+
+    from scipy.optimize import minimize_scalar
+
+    # the loss has one minimum: each term is a ratio of two functions linear in alpha
+    best = minimize_scalar(loss, bounds=(np.log(1e-8), np.log(1e4)), method="bounded", options={"xatol": 0.01})
+    return float(np.exp(best.x))
+
+
+def witten_bell(order: int, counts: Array, history: Array, num_histories: int) -> tuple[Array, Array]:
+    """A new word is as likely as it has been so far: T(h) different words in C(h) + T(h) draws."""
+    total = np.bincount(history, weights=counts, minlength=num_histories)
+    types = np.bincount(history, weights=counts > 0, minlength=num_histories)
+    both = np.where(total == 0, 1, total + types)
+    return counts / both[history], np.where(total == 0, 1, types / both)
+
+
+def _absolute_discounts(
+    counts: Counts, scratch: Scratch, report: Callable[[str], None]
+) -> list[tuple[float, float, float]]:
+    found = []
+    for k, level in enumerate(counts.counts, start=1):
+        discount, why = estimate_discounts(count_of_counts(level, scratch), modified=False)
+        report(f"order {k}: discount {discount[0]:.3f}{f' ({why})' if why else ''}")
+        found.append(discount)
+    return found
+
+
+def bucket_of(totals: Array) -> Array:
+    """Histories by how often they were seen: 1, 2-3, 4-7, …"""
+    return np.minimum(np.log2(np.maximum(totals, 1)).astype(np.int64), NUM_BUCKETS - 1)
+
+
+def jelinek_mercer(weights: Array) -> Share:
+    """A share of weights[order-1, bucket of the history] by frequency, the rest by the shorter history."""
+
+    def share(order: int, counts: Array, history: Array, num_histories: int) -> tuple[Array, Array]:
+        total = np.bincount(history, weights=counts, minlength=num_histories)
+        weight = np.where(total == 0, 0.0, weights[order - 1, bucket_of(total)])
+        return weight[history] * counts / np.maximum(total, 1)[history], 1 - weight
+
+    return share
+
+
+@dataclass(frozen=True)
+class Weights:
+    """values[k-1, bucket]: how far to trust frequencies of order k; seen: the buckets that held-out text had."""
+
+    values: Array
+    seen: Array
+
+
+def tune_weights(model: CountModel, ids: Array, *, reset_lines: bool) -> Weights:
+    """Jelinek-Mercer weights by EM on held-out text.
+
+    Each token was drawn by going down from the longest history: at each order stay with the bucket's weight, else go on; at
+    the bottom every symbol is equally likely. The expectation is the chance of having stayed at each order.
+    """
+    tokens, lengths = rows_of(ids, reset_lines=reset_lines)
+    real = np.arange(tokens.shape[1]) < lengths[:, None]
+    ends = follow(model.trie, tokens, model.start(len(tokens)))
+    counts = Counts(model.trie, model.counts)
+    totals = [np.array([model.counts[0][: model.vocab_size].sum(dtype=np.int64)]), *history_totals(counts)]
+    frequency, bucket, has_history = [], [], []
+    for k in range(1, model.order + 1):
+        histories = np.zeros_like(tokens) if k == 1 else ends[k - 2][:, :-1]
+        total = np.where(histories == NOWHERE, 0, np.take(totals[k - 1], histories))[real]
+        hits = ends[k - 1][:, 1:][real]
+        table = model.counts[k - 1]
+        count = np.where(hits == NOWHERE, 0, np.take(table, hits)) if table.size else np.zeros_like(hits)
+        frequency.append(count / np.maximum(total, 1))
+        bucket.append(bucket_of(total))
+        has_history.append(total > 0)
+    weights = np.full((model.order, NUM_BUCKETS), 0.5)
+    seen = np.zeros((model.order, NUM_BUCKETS), bool)
+    for _ in range(EM_ROUNDS):
+        below = np.full(int(real.sum()), 1 / model.vocab_size)  # p(w | the shorter history)
+        stayed = []
+        for k in range(model.order):
+            weight = np.where(has_history[k], weights[k, bucket[k]], 0)
+            here = weight * frequency[k] + (1 - weight) * below
+            stayed.append(np.divide(weight * frequency[k], here, out=np.zeros_like(here), where=here > 0))
+            below = here
+        reached = np.ones(len(below))
+        for k in range(model.order - 1, -1, -1):
+            total = np.bincount(bucket[k], weights=reached * has_history[k], minlength=NUM_BUCKETS)
+            staying = np.bincount(bucket[k], weights=reached * has_history[k] * stayed[k], minlength=NUM_BUCKETS)
+            seen[k] = total > 0
+            # a bucket that held-out text never had learns from the next rarer one; the ends stay inside (0, 1)
+            fitted = np.clip(np.divide(staying, total, out=np.full(NUM_BUCKETS, np.nan), where=seen[k]), 1e-4, 1 - 1e-4)
+            weights[k] = _fill(fitted)
+            reached = reached * (1 - stayed[k])
+    return Weights(weights, seen)
+
+
+def _fill(values: Array) -> Array:
+    """Each missing value from the nearest one before it, else after it, else a half."""
+    known = np.flatnonzero(~np.isnan(values))
+    if not len(known):
+        return np.full(len(values), 0.5)
+    nearest = known[np.maximum(np.searchsorted(known, np.arange(len(values)), side="right") - 1, 0)]
+    return values[nearest]
