@@ -26,7 +26,7 @@ CHUNK_TOKENS = 65_536  # scored in one call: enough for count models to vectoris
 SIMILAR = 0.75  # lines of one batch are at least so long, in parts of its longest: little padding, few batches
 UNIT_TOKENS = 1_000  # of a stream are drawn together by the bootstrap, since neighbours are alike
 MIN_UNITS = 5  # fewer say nothing about how a number would vary
-MAX_UNITS = 10_000  # more cost time and change nothing
+MAX_UNITS = 2_000  # more cost time and change nothing: neighbours are drawn together
 T = TypeVar("T")
 
 

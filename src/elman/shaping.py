@@ -84,8 +84,8 @@ def warm(log_probs: Array, temperature: float) -> Array:
         return greedy
     # The top is subtracted first, and in float64: a tiny temperature then overflows to -inf, which is its meaning.
     with np.errstate(over="ignore"):
-        scaled = (log_probs - top).astype(np.float64) / temperature
-    return normalise(scaled).astype(log_probs.dtype)
+        scaled = ((log_probs - top).astype(np.float64) / temperature).astype(log_probs.dtype)
+    return normalise(scaled)
 
 
 def keep_top_k(log_probs: Array, k: int) -> Array:
