@@ -115,16 +115,21 @@ def a_state_is_never_changed(lm: FreeModel[Any], rng: np.random.Generator, toler
     given = texts.copy()
     before = [_copied(leaf) for leaf in leaves(state)]
     predicted = lm.predict(state).copy()
-    after = lm.advance(texts[:, 0], state)
-    lm.advance(texts[:, 1], after)
-    lm.score(texts, np.array([3, 2, 1, 3, 0]), state)
-    lm.advance(np.tile(texts[:, 2], 2), lm.join([state, after]))
-    for leaf, copy in zip(leaves(state), before, strict=True):
-        if not np.array_equal(_copied(leaf), copy):
-            raise BrokenLawError("a leaf of the old state was changed")
-    _same(lm.predict(state), predicted, 0, "what the old state predicts")
-    if not np.array_equal(texts, given):
-        raise BrokenLawError("the tokens handed in were changed")
+    uses: tuple[Callable[[], object], ...] = (
+        lambda: lm.advance(np.zeros(5, dtype=np.int64), state),
+        lambda: lm.advance(np.full(5, lm.vocab_size - 1), state),
+        lambda: lm.score(texts, np.array([3, 2, 1, 3, 0]), state),
+        lambda: lm.advance(texts[:, 1], lm.advance(texts[:, 0], state)),
+        lambda: lm.advance(np.tile(texts[:, 2], 2), lm.join([state, select(state, np.arange(5))])),
+    )
+    for use in uses:
+        use()
+        for leaf, copy in zip(leaves(state), before, strict=True):
+            if not np.array_equal(_copied(leaf), copy):
+                raise BrokenLawError("a leaf of the old state was changed")
+        _same(lm.predict(state), predicted, 0, "what the old state predicts")
+        if not np.array_equal(texts, given):
+            raise BrokenLawError("the tokens handed in were changed")
 
 
 def selecting_commutes_with_reading(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
