@@ -9,9 +9,9 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from elman.errors import MissingError, UsageError
 
@@ -48,6 +48,9 @@ class UniformConfig(Config):
     family: Literal["uniform"] = "uniform"
 
 
+Skip = Literal["none", "residual", "highway", "dense"]  # between layers
+Head = Literal["full", "adaptive"]  # the output: one softmax, or frequent words first and rare ones in clusters
+
 Smoothing = Literal["ml", "add", "interpolated", "witten-bell", "absolute"]
 
 
@@ -57,6 +60,11 @@ class UnigramConfig(Config):
     family: Literal["unigram"] = "unigram"
     smoothing: Literal["ml", "add"] = "add"
     alpha: float | None = Field(None, gt=0)  # tuned on held-out text if not given
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        _check_smoothing(self.smoothing, self.alpha, ())
+        return self
 
     @property
     def order(self) -> int:
@@ -69,6 +77,11 @@ class BigramConfig(Config):
     family: Literal["bigram"] = "bigram"
     smoothing: Smoothing = "add"
     alpha: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        _check_smoothing(self.smoothing, self.alpha, ())
+        return self
 
     @property
     def order(self) -> int:
@@ -88,6 +101,11 @@ class NgramConfig(Config):
     @classmethod
     def _prune_rises(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         return _checked_prune(value)
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        _check_smoothing(self.smoothing, self.alpha, self.prune)
+        return self
 
 
 class KneserNeyConfig(Config):
@@ -116,8 +134,110 @@ class CacheConfig(Config):
     """What was said is said again: p from the text just read. Only useful inside a mixture."""
 
     family: Literal["cache"] = "cache"
-    window: int | None = Field(None, ge=1)  # the last so many words, equally; or
-    decay: float = Field(0.995, gt=0, lt=1)  # every word, each step's weight times this
+    window: int | None = Field(None, ge=1)  # only the last so many words; without a decay all of them equally
+    decay: float | None = Field(None, gt=0, le=1)  # each step's weight times this; 0.995 where there is no window
+
+    @model_validator(mode="after")
+    def _forgets(self) -> Self:
+        if self.window is None and self.decay == 1:
+            raise ValueError("a cache that never forgets needs a window")
+        return self
+
+    @property
+    def kept(self) -> float:
+        """What is left of a word's weight after one more word."""
+        return self.decay or (0.995 if self.window is None else 1.0)
+
+
+class WindowConfig(Config):
+    """A feed-forward net over the embeddings of the last few words (Bengio et al. 2003)."""
+
+    family: Literal["window"] = "window"
+    window: int = Field(5, ge=1, le=1000)  # words of history
+    hidden: int = Field(256, ge=1)
+    layers: int = Field(1, ge=0)  # 0 with direct connections is the log-bilinear way
+    embedding: int | None = Field(None, ge=1)  # hidden / 4 if not given, or what the vectors have
+    activation: Literal["tanh", "sigmoid", "relu"] = "tanh"
+    skip: Skip = "none"
+    direct: bool = False  # the words also reach the output past the hidden layers
+    layer_norm: bool = False
+    tied: bool = False
+    projection: int | None = Field(None, ge=1)
+    head: Head = "full"
+    cutoffs: Integers = ()
+    tail_shrink: float = Field(4.0, ge=1)
+    vectors: str | None = None
+    tune_vectors: bool = True
+    dropout: float = Field(0.0, ge=0, lt=1)
+    dropout_input: float | None = Field(None, ge=0, lt=1)
+    dropout_layers: float | None = Field(None, ge=0, lt=1)
+    dropout_output: float | None = Field(None, ge=0, lt=1)
+    dropout_embedding: float = Field(0.0, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        _check_net(self)
+        if self.layers == 0 and not self.direct:
+            raise ValueError("layers=0 needs direct=true, or nothing leads from the words to the output")
+        return self
+
+
+class RecurrentConfig(Config):
+    """A net that keeps a hidden state: `rnn` (Elman 1990), `gru` (Cho et al. 2014), `lstm` (Gers et al. 2000)."""
+
+    family: Literal["rnn", "gru", "lstm"] = "lstm"
+    hidden: int = Field(512, ge=1)
+    layers: int = Field(1, ge=1)
+    embedding: int | None = Field(None, ge=1)  # hidden if not given, or what the vectors have
+    activation: Literal["tanh", "sigmoid", "relu"] | None = None  # rnn only; tanh if not given
+    recurrence: Literal["plain", "additive", "gated"] | None = None  # rnn only; plain if not given
+    forget_bias: float | None = None  # lstm only; 1 if not given
+    initial_state: Literal["zero", "learned"] = "zero"
+    skip: Skip = "none"
+    layer_norm: bool = False  # of what each layer and the output read
+    tied: bool = False  # output and input words share their vectors; projected where the sizes differ
+    projection: int | None = Field(None, ge=1)  # a narrower layer before the output
+    head: Head = "full"
+    cutoffs: Integers = ()  # adaptive only: ranks at which a rarer cluster begins; by the cost rule if not given
+    tail_shrink: float = Field(4.0, ge=1)  # adaptive only: each rarer cluster is so many times narrower
+    vectors: str | None = None  # word2vec or GloVe text, the input words' vectors
+    tune_vectors: bool = True
+    dropout: float = Field(0.0, ge=0, lt=1)  # the three below where they are not given
+    dropout_input: float | None = Field(None, ge=0, lt=1)
+    dropout_layers: float | None = Field(None, ge=0, lt=1)  # between layers
+    dropout_output: float | None = Field(None, ge=0, lt=1)
+    dropout_embedding: float = Field(0.0, ge=0, lt=1)  # of whole words, for a whole step
+    weight_drop: float = Field(0.0, ge=0, lt=1)  # of recurrent weights (Merity et al. 2018)
+    activation_penalty: float = Field(0.0, ge=0)  # AR: large outputs
+    temporal_penalty: float = Field(0.0, ge=0)  # TAR: outputs that change quickly
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        for name, family in (("activation", "rnn"), ("recurrence", "rnn"), ("forget_bias", "lstm")):
+            if getattr(self, name) is not None and self.family != family:
+                raise ValueError(f"{name} is for {family}, not for {self.family}")
+        _check_net(self)
+        return self
+
+
+def _check_net(config: WindowConfig | RecurrentConfig) -> None:
+    """Refuse what cannot apply."""
+    if config.skip != "none" and config.layers < 2:
+        raise ValueError(f"skip={config.skip} joins layers, and there are not two")
+    if config.dropout_layers and config.layers < 2:
+        raise ValueError("dropout_layers is between layers, and there are not two")
+    if config.vectors is None and not config.tune_vectors:
+        raise ValueError("tune_vectors=false needs vectors=FILE")
+    if config.head != "adaptive" and (config.cutoffs or config.tail_shrink != 4.0):
+        raise ValueError("cutoffs and tail_shrink are for head=adaptive")
+    if any(low >= high for low, high in zip((0, *config.cutoffs), config.cutoffs, strict=False)):
+        raise ValueError("cutoffs are ranks that rise, like 1000,4000")
+    if config.tied and config.head == "adaptive":
+        raise ValueError("tied is for head=full: the clusters of an adaptive head have narrower vectors of their own")
+    if config.tied and not config.tune_vectors:
+        raise ValueError("tied words would be frozen at the output too; leave out tied or tune_vectors=false")
+    if config.tied and config.projection is not None and config.embedding not in (None, config.projection):
+        raise ValueError(f"tied: the projection ({config.projection}) must be as wide as the words ({config.embedding})")
 
 
 class MixtureConfig(Config):
@@ -136,10 +256,62 @@ ModelConfig = Annotated[
     | KneserNeyConfig
     | SnmConfig
     | CacheConfig
+    | WindowConfig
+    | RecurrentConfig
     | MixtureConfig,
     Field(discriminator="family"),
 ]
 MixtureConfig.model_rebuild()
+
+
+class TrainConfig(Config):
+    """How a net descends. What is None is chosen from the data and the budget, and said."""
+
+    optimiser: Literal["sgd", "adam", "adamw", "rmsprop"] = "adam"
+    learning_rate: float | None = Field(None, gt=0)
+    momentum: float = Field(0.0, ge=0, lt=1)  # sgd and rmsprop
+    beta1: float = Field(0.0, ge=0, lt=1)  # adam: 0 is what tuned LSTMs use (Melis et al. 2018)
+    beta2: float = Field(0.999, gt=0, lt=1)  # adam; the smoothing of rmsprop
+    weight_decay: float = Field(0.0, ge=0)
+    clip: float = Field(2.0, ge=0)  # the largest norm of a gradient; 0 for any
+    schedule: Literal["linear", "cosine", "one-cycle", "plateau", "constant"] | None = None
+    warmup: float = Field(0.05, ge=0, lt=1)  # the part of the run in which the rate rises
+    flat: float = Field(0.4, ge=0, lt=1)  # linear: where the rate begins to fall
+    decay: float = Field(0.5, gt=0, lt=1)  # plateau: of the rate, when a validation is no better than the best
+    batch: int | None = Field(None, ge=1)  # streams side by side
+    bptt: int | None = Field(None, ge=1)  # tokens a gradient goes back
+    bptt_spread: float = Field(0.0, ge=0)  # standard deviation of bptt from step to step, the rate scaled with it
+    epochs: float | None = Field(None, gt=0)
+    steps: int | None = Field(None, ge=1)
+    patience: int | None = Field(None, ge=1)  # validations without a gain before the end
+    validate_steps: int | None = Field(None, ge=1)  # between validations; else once a pass
+    average: Literal["ema", "tail", "none"] = "ema"  # of the weights; the average is what is evaluated and kept
+    average_decay: float = Field(0.999, gt=0, lt=1)  # ema, at its longest
+    average_tail: float = Field(0.25, gt=0, le=1)  # tail: the last part of the run, averaged evenly
+    fit_temperature: bool = True  # one number for the softmax, fitted on the validation text at the end
+    checkpoint_seconds: float = Field(60.0, gt=0)
+    checkpoint_steps: int | None = Field(None, ge=1)
+    log_steps: int = Field(10, ge=1)
+    tensorboard: bool = False
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        owners = {
+            "momentum": ("optimiser", {"sgd", "rmsprop"}),
+            "beta1": ("optimiser", {"adam", "adamw"}),
+            "beta2": ("optimiser", {"adam", "adamw", "rmsprop"}),
+            "flat": ("schedule", {"linear", None}),
+            "decay": ("schedule", {"plateau", None}),
+            "average_decay": ("average", {"ema"}),
+            "average_tail": ("average", {"tail"}),
+        }
+        for name, (owner, values) in owners.items():
+            is_set = getattr(self, name) != type(self).model_fields[name].default  # a dump sets every field
+            if is_set and getattr(self, owner) not in values:
+                raise ValueError(f"{name} does not apply with {owner}={getattr(self, owner)}")
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError("give epochs or steps, not both")
+        return self
 
 
 def families() -> dict[str, type[Config]]:
@@ -154,7 +326,16 @@ def families() -> dict[str, type[Config]]:
 def _checked_prune(value: tuple[int, ...]) -> tuple[int, ...]:
     if any(count < 0 for count in value) or list(value) != sorted(value):
         raise ValueError("prune takes counts that never fall from one order to the next, like 0,0,1")
+    if value and value[0] > 0:
+        raise ValueError("words are not pruned, so prune begins with 0; data.min_count leaves out rare words")
     return value
+
+
+def _check_smoothing(smoothing: str, alpha: float | None, prune: tuple[int, ...]) -> None:
+    if alpha is not None and smoothing != "add":
+        raise ValueError(f"alpha is for smoothing=add, not for {smoothing}")
+    if any(prune) and smoothing in ("ml", "add"):
+        raise ValueError(f"prune needs a smoothing that backs off, and {smoothing} does not")
 
 
 def make(record: type[Config], settings: Mapping[str, Any], *, section: str) -> Any:
@@ -173,7 +354,9 @@ def make(record: type[Config], settings: Mapping[str, Any], *, section: str) -> 
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in (section, *first["loc"]))
-        raise UsageError(f"{place}: {first['msg'].lower()} (got {first['input']!r})") from None
+        message = first["msg"].removeprefix("Value error, ")
+        got = f" (got {first['input']!r})" if first["loc"] else ""
+        raise UsageError(f"{place}: {message[:1].lower()}{message[1:]}{got}") from None
 
 
 def parse_settings(pairs: Iterable[str], recipe: Path | None = None) -> dict[str, dict[str, Any]]:
