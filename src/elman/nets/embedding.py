@@ -1,0 +1,36 @@
+"""Words as vectors."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import Module, Parameter
+
+from elman.lm import Array
+from elman.nets.dropout import drop_words
+
+
+class Embedding(Module):
+    """A vector for each word of the vocabulary: learned, or read from a file and tuned or left alone."""
+
+    weight: Tensor
+
+    def __init__(self, vocab_size: int, size: int, *, is_frozen: bool, dtype: torch.dtype) -> None:
+        super().__init__()
+        weight = torch.zeros(vocab_size, size, dtype=dtype)
+        if is_frozen:
+            self.register_buffer("weight", weight)
+        else:
+            self.weight = Parameter(weight)
+
+    def initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
+        """Small random vectors, or the given ones; NaN rows of those are words the file did not have."""
+        with torch.no_grad():
+            self.weight.uniform_(-0.05, 0.05, generator=rng)
+            if vectors is not None:
+                given = torch.from_numpy(vectors).to(self.weight.dtype)
+                self.weight.copy_(torch.where(given.isnan(), self.weight, given))
+
+    def forward(self, tokens: Tensor, word_drop: float = 0.0) -> Tensor:
+        """-> (..., E)"""
+        return drop_words(self.weight, tokens, word_drop)
