@@ -170,6 +170,15 @@ def test_a_beam_that_makes_no_sense_is_refused(change: dict[str, float], message
         beam_search(lm, lm.start(1), **arguments)  # type: ignore[arg-type]
 
 
+def test_a_dead_end_is_a_clear_error() -> None:
+    lm = TableLM(np.array([0.0, 0.5, 0.5]))
+    with pytest.raises(UsageError, match="no continuation of row 0") as caught:
+        beam_search(lm, lm.start(2), width=2, stop=1, max_tokens=3, forbid=frozenset([1, 2]))
+    assert caught.value.hint == "forbid fewer tokens"
+    with pytest.raises(UsageError, match="no token is left"):
+        greedy(lm, lm.start(2), max_tokens=3, forbid=frozenset([1, 2]))
+
+
 def test_sampled_strings_follow_the_model() -> None:
     """All strings up to the stop token or length 3, 20,000 draws: every frequency within 5 standard errors."""
     lm = TableLM.random(np.random.default_rng(1), vocab_size=3, order=2, impossible=0.2)

@@ -118,10 +118,12 @@ def normalise(log_probs: Array) -> Array:
 
 def _keep_largest(log_probs: Array, threshold_B1: Array, count_B1: Array) -> Array:
     """Everything above the threshold, and as many of those equal to it as `count` has room for."""
-    above_BV = log_probs > threshold_B1
-    equal_BV = log_probs == threshold_B1
-    room_B1 = count_B1 - above_BV.sum(axis=1, keepdims=True)
-    keep_BV = above_BV | (equal_BV & (equal_BV.cumsum(axis=1) <= room_B1))
+    keep_BV = log_probs >= threshold_B1
+    if (keep_BV.sum(axis=1, keepdims=True) > count_B1).any():  # more equals than there is room for: the first stay
+        above_BV = log_probs > threshold_B1
+        equal_BV = log_probs == threshold_B1
+        room_B1 = count_B1 - above_BV.sum(axis=1, keepdims=True)
+        keep_BV = above_BV | (equal_BV & (equal_BV.cumsum(axis=1) <= room_B1))
     return normalise(np.where(keep_BV, log_probs, log_probs.dtype.type(-np.inf)))
 
 
