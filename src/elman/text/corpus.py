@@ -1,0 +1,262 @@
+"""Text as one stream of ids, learnt from or just read. A corpus larger than memory is on disk, and its text nowhere.
+
+Every line's tokens are followed by EOS_ID. Learning is one pass: symbols are numbered as they come, and renumbered by
+frequency when all have come. (Pairs of bytes need three passes; the text waits for them in a file without a name.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from elman.config import DataConfig
+from elman.errors import DataError, UsageError
+from elman.text.batches import release_pages
+from elman.text.gathering import Gathered, KeptText, gather, num_training_lines
+from elman.text.guess import SAMPLE_BYTES, Guess, guess_units
+from elman.text.pairs import check_bpe, learn_pairs
+from elman.text.pipelines import Recipe
+from elman.text.readers import SKIP_HINT, Fault, Lines, Reader, Sources
+from elman.text.splitters import BpeSplitter, learner
+from elman.text.spool import CHUNK_ITEMS
+from elman.text.tokenizer import Tokenizer, bpe_backend, reserved_pattern
+from elman.text.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, by_frequency, choose_words
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of text as ids, whole lines."""
+
+    ids: Array  # int32
+    num_lines: int
+    num_bytes: int  # of UTF-8, one newline a line
+    unknown_tokens: int  # <unk>: the text says so, or the vocabulary lacks the word
+    dropped_lines: int = 0  # bad ones since the piece before
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A whole text as ids."""
+
+    ids: Array  # uint16, or uint32 for a large vocabulary; in memory, or mapped from a file
+    num_lines: int
+    num_bytes: int
+    unknown_tokens: int
+    fingerprint: str
+    line_bytes: Array  # of each line, with its newline
+
+    def blocks(self, max_tokens: int) -> Iterator[Block]:
+        """The text in pieces of whole lines: at most max_tokens each, but for lines that are longer."""
+        start = line = 0
+        while start < len(self.ids):
+            end = self._last_line_end(start, max_tokens)
+            ids = self.ids[start:end].astype(np.int32)
+            num_lines = int(np.count_nonzero(ids == EOS_ID))
+            num_bytes = int(self.line_bytes[line : line + num_lines].sum())
+            yield Block(ids, num_lines, num_bytes, int(np.count_nonzero(ids == UNK_ID)))
+            start, line = end, line + num_lines
+            release_pages(self.ids)
+
+    def _last_line_end(self, start: int, max_tokens: int) -> int:
+        ends = np.flatnonzero(self.ids[start : start + max_tokens] == EOS_ID)
+        if len(ends):
+            return start + int(ends[-1]) + 1
+        while not len(ends):
+            start += max_tokens
+            ends = np.flatnonzero(self.ids[start : start + max_tokens] == EOS_ID)
+        return start + int(ends[0]) + 1
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A vocabulary, and the texts it was learnt from and held out."""
+
+    tokenizer: Tokenizer
+    train: Corpus
+    heldout: Corpus | None
+    notes: tuple[str, ...]  # what the user should know, in sentences
+
+
+def read_blocks(sources: Sources, tokenizer: Tokenizer, data: DataConfig) -> Iterator[Block]:
+    """A text as ids, about a megabyte at a time, in constant memory."""
+    reader = _reader(sources, tokenizer.units, data)
+    num_reported = 0
+    for lines in _without_reserved(reader, reader.blocks(), tokenizer.units, tokenizer.separator):
+        ids = tokenizer.encode_lines(lines.data)
+        num_unknown = int(np.count_nonzero(ids == UNK_ID))
+        num_dropped, num_reported = reader.num_dropped - num_reported, reader.num_dropped
+        yield Block(ids, lines.data.count(b"\n"), len(lines.data), num_unknown, num_dropped)
+
+
+def read_corpus(sources: Sources, tokenizer: Tokenizer, data: DataConfig, *, directory: Path | None = None) -> Corpus:
+    """A whole text as ids; they go to a file in `directory` if they are many."""
+    text = _read(_reader(sources, tokenizer.units, data), tokenizer, directory)
+    return _corpus(text.ids.finish(), text.line_bytes)
+
+
+def learn(
+    sources: Sources,
+    data: DataConfig,
+    *,
+    heldout: bool,
+    tokenizer: Tokenizer | None = None,
+    directory: Path | None = None,
+) -> Learned:
+    """The vocabulary of a text (or the given one), and the text as ids, its last part held out if asked for.
+
+    The vocabulary depends on the training part alone. The ids go to a file in `directory` if they are many.
+    """
+    notes: list[str] = []
+    share = data.heldout if heldout else None
+    reader = _reader(sources, data.units if tokenizer is None else tokenizer.units, data)
+    if tokenizer is None:
+        units, blocks = _choose_units(reader, data, notes)
+        text, recipe = _number(_without_reserved(reader, blocks, units, data.separator), units, data, share, directory)
+    else:
+        text = _read(reader, tokenizer, directory)
+    num_lines = num_training_lines(text.line_bytes, share)
+    num_tokens = text.tokens_of(num_lines)
+    if num_tokens == num_lines:
+        raise DataError("there is nothing to train on: every line is blank")
+    table = None
+    if tokenizer is None:
+        counts = text.count(num_tokens, len(recipe.tokens))
+        chosen = _choose_symbols(counts, units, data)
+        tokenizer = Tokenizer(replace(recipe, tokens=[UNK, EOS, *(recipe.tokens[i] for i in chosen)]))
+        table = _new_ids(chosen, len(recipe.tokens))
+    ids = text.ids.finish(table)
+    train = _corpus(ids[:num_tokens], text.line_bytes[:num_lines])
+    rest = _corpus(ids[num_tokens:], text.line_bytes[num_lines:]) if num_tokens < len(ids) else None
+    notes += _describe(tokenizer, train, rest, heldout=heldout, num_dropped=reader.num_dropped)
+    return Learned(tokenizer, train, rest, tuple(notes))
+
+
+def _reader(sources: Sources, units: str, data: DataConfig) -> Reader:
+    return Reader(sources, data, any_bytes=units == "byte")
+
+
+def _read(reader: Reader, tokenizer: Tokenizer, directory: Path | None) -> Gathered:
+    blocks = _without_reserved(reader, reader.blocks(), tokenizer.units, tokenizer.separator)
+    return gather(blocks, tokenizer.encode_lines, _id_type(tokenizer.vocab_size), directory)
+
+
+def _id_type(vocab_size: int) -> type[np.unsignedinteger[Any]]:
+    return np.uint16 if vocab_size <= 1 << 16 else np.uint32
+
+
+def _choose_units(reader: Reader, data: DataConfig, notes: list[str]) -> tuple[str, Iterator[Lines]]:
+    """The units asked for, or those that suit what is read; and all blocks, those looked at included."""
+    blocks = reader.blocks()
+    separator, units = data.separator, data.units
+    if separator is not None and (units not in ("auto", "space") or "\n" in separator):
+        what = "contains a newline" if "\n" in separator else f"cannot be with {units} units"
+        raise UsageError(f"data.separator {what}", hint="it is what stands between symbols, for --units space")
+    if units != "auto":
+        return units, blocks
+    looked_at: list[Lines] = []
+    for lines in blocks:
+        looked_at.append(lines)
+        if sum(len(lines.data) for lines in looked_at) >= SAMPLE_BYTES:
+            break
+    if separator is not None:
+        guess = Guess("space", "data.separator is given")
+    elif reader.has_token_records:
+        guess = Guess("space", "its records are lists of tokens")
+    else:
+        guess = guess_units(b"".join(lines.data for lines in looked_at)[:SAMPLE_BYTES])
+    notes.append(f"units: {guess.units}, because {guess.why} (--units chooses others)")
+    return guess.units, itertools.chain(looked_at, blocks)
+
+
+def _without_reserved(reader: Reader, blocks: Iterable[Lines], units: str, separator: str | None) -> Iterator[Lines]:
+    """The lines, if none has a symbol that is not text."""
+    pattern = reserved_pattern(units, separator)
+
+    def find_fault(line: bytes) -> Fault | None:
+        found = pattern.search(line) if pattern is not None else None
+        if found is None:
+            return None
+        hint = f"every line ends in {EOS} by itself and {BOS} is never scored: take them out, or {SKIP_HINT}"
+        return Fault(f"contains {found[1].decode()}, which is reserved", hint)
+
+    for lines in blocks:
+        # quick looks first: most texts have no such thing
+        if pattern is not None and b"<" in lines.data and b"s>" in lines.data and pattern.search(lines.data):
+            lines = reader.without(lines, find_fault)
+        if lines.data:
+            yield lines
+
+
+def _number(
+    blocks: Iterable[Lines], units: str, data: DataConfig, share: float | None, directory: Path | None
+) -> tuple[Gathered, Recipe]:
+    """The text under numbers of the moment, and the symbols they stand for."""
+    if not units.startswith("bpe:"):
+        splitter = learner(units, data.separator)
+        text = gather(blocks, splitter.encode, np.int32, directory)
+        return text, Recipe(units, splitter.symbols(), data.separator)
+    check_bpe(units)
+    with closing(KeptText(blocks, directory)) as kept:
+        recipe = learn_pairs(kept.lines(num_training_lines(kept.line_bytes, share)), units)
+        text = gather(kept.blocks(), BpeSplitter(bpe_backend(recipe)).encode, np.int32, directory)
+    return text, recipe
+
+
+def _choose_symbols(counts: Array, units: str, data: DataConfig) -> Array:
+    """The numbers of the symbols to know, the most frequent first."""
+    if units == "byte" or units.startswith("bpe:"):
+        return by_frequency(counts)
+    if units == "char":
+        return choose_words(counts, min_count=1, max_words=len(counts))
+    chosen = choose_words(counts, min_count=data.min_count, max_words=data.max_words)
+    if not len(chosen):
+        what = f"the vocabulary is empty: no word is in the training text {data.min_count} times"
+        raise DataError(what, hint="--set data.min_count=1 keeps every word")
+    return chosen
+
+
+def _new_ids(chosen: Array, num_symbols: int) -> Array:
+    """The id of every symbol; UNK_ID for those not chosen."""
+    table = np.full(num_symbols, UNK_ID, dtype=_id_type(len(chosen) + 2))
+    table[EOS_ID] = EOS_ID
+    table[chosen] = np.arange(2, len(chosen) + 2)
+    return table
+
+
+def _corpus(ids: Array, line_bytes: Array) -> Corpus:
+    digest = hashlib.blake2b(ids.dtype.str.encode(), digest_size=8)
+    unknown_tokens = 0
+    for start in range(0, len(ids), CHUNK_ITEMS):
+        part = np.ascontiguousarray(ids[start : start + CHUNK_ITEMS])
+        digest.update(part.data)
+        unknown_tokens += int(np.count_nonzero(part == UNK_ID))
+        release_pages(ids)
+    num_bytes = int(line_bytes.sum(dtype=np.int64))
+    return Corpus(ids, len(line_bytes), num_bytes, unknown_tokens, digest.hexdigest(), line_bytes)
+
+
+def _describe(
+    tokenizer: Tokenizer, train: Corpus, heldout_part: Corpus | None, *, heldout: bool, num_dropped: int
+) -> Iterator[str]:
+    """What the user should know."""
+    if num_dropped:
+        yield f"{num_dropped:,} bad lines were dropped"
+    if heldout_part is not None:
+        yield f"the last {heldout_part.num_lines:,} lines are held out"
+    elif heldout:
+        yield "nothing is held out: there is only one line with text (--valid FILE gives a text to validate on)"
+    if tokenizer.units.startswith("bpe:") and tokenizer.vocab_size < int(tokenizer.units[4:]):
+        yield f"the text has pairs for {tokenizer.vocab_size:,} symbols only"
+    if train.unknown_tokens:
+        share = train.unknown_tokens / (len(train.ids) - train.num_lines)
+        yield f"{share:.2%} of the words are {UNK}: the vocabulary has {tokenizer.vocab_size - 2:,} words"

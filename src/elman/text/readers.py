@@ -1,0 +1,271 @@
+"""Lines of text from files, directories, gzip, JSONL and stdin, checked. Knows nothing of symbols.
+
+A line ends at a newline and nowhere else. A carriage return before it, and a byte order mark before all, are taken off.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TypeAlias, cast
+
+from elman.config import DataConfig
+from elman.errors import DataError, MissingError
+from elman.text.records import record_text
+
+Sources: TypeAlias = Sequence[str | Path]
+
+STDIN = "-"
+FIRST_BLOCK_BYTES = 1 << 16  # small at first: what a block has not seen before costs more than what it has
+BLOCK_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 28
+SKIP_HINT = "--set data.skip_bad=true drops such lines"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Whole lines of one source, each ended by a newline: UTF-8 without NUL, or any bytes if so wanted."""
+
+    data: bytes
+    source: str
+    first: int  # the number of the first line in its source, from 1
+    numbers: Sequence[int] | None = None  # of every line, where some were dropped or one record has several
+
+    def number(self, index: int) -> int:
+        """A line's number in its source."""
+        return self.first + index if self.numbers is None else self.numbers[index]
+
+    def split(self) -> list[bytes]:
+        """The lines without their ends."""
+        return self.data[:-1].split(b"\n") if self.data else []
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a line, as the end of a sentence, and what to do."""
+
+    what: str
+    hint: str
+
+
+class Reader:
+    """Reads sources by blocks or by lines; refuses bad lines, or drops and counts them."""
+
+    def __init__(self, sources: Sources, data: DataConfig, *, any_bytes: bool = False) -> None:
+        self._sources = [sources] if isinstance(sources, str | Path) else list(sources)
+        self._data = data
+        self._any_bytes = any_bytes  # they need be neither UTF-8 nor free of NUL
+        self.num_dropped = 0
+        self.has_token_records = False  # JSONL with `tokens` was among what was read
+
+    def blocks(self) -> Iterator[Lines]:
+        """About a megabyte of whole lines at a time; a longer line is a block of its own."""
+        return self._read(cut_blocks)
+
+    def lines(self) -> Iterator[Lines]:
+        """Each line by itself, as soon as it is there; a record of JSONL may be several."""
+        return self._read(_cut_lines)
+
+    def without(self, lines: Lines, find_fault: Callable[[bytes], Fault | None]) -> Lines:
+        """The lines without those that have a fault, if bad lines are dropped; otherwise the first one is an error."""
+        kept, numbers = [], []
+        for index, line in enumerate(lines.split()):
+            fault = find_fault(line)
+            if fault is None:
+                kept.append(line + b"\n")
+                numbers.append(lines.number(index))
+            else:
+                self._drop(lines, index, fault)
+        return Lines(b"".join(kept), lines.source, lines.first, numbers)
+
+    def _drop(self, lines: Lines, index: int, fault: Fault) -> None:
+        if not self._data.skip_bad:
+            raise DataError(f"line {lines.number(index)} of {lines.source} {fault.what}", hint=fault.hint)
+        self.num_dropped += 1
+
+    def _read(self, cut: Callable[[IO[bytes], str], Iterator[tuple[bytes, int]]]) -> Iterator[Lines]:
+        for source in find_files(self._sources):
+            has_records = source.removesuffix(".gz").endswith(".jsonl")
+            with _open(source) as file:
+                for data, first in cut(file, source):
+                    lines = self._checked(self._without_marks(Lines(data, source, first)))
+                    if has_records:
+                        lines = self._checked(self._from_records(lines))
+                    if lines.data:
+                        yield lines
+
+    def _without_marks(self, lines: Lines) -> Lines:
+        data = lines.data
+        if lines.first == 1:
+            if data.startswith((b"\xff\xfe", b"\xfe\xff")) and not self._any_bytes:
+                raise _utf16(f"{lines.source} is UTF-16")
+            data = data.removeprefix(b"\xef\xbb\xbf")
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n")
+        return replace(lines, data=data)
+
+    def _checked(self, lines: Lines) -> Lines:
+        if self._any_bytes:
+            return lines
+        if not _is_utf8(lines.data):
+            if self._data.errors == "replace":
+                lines = replace(lines, data=lines.data.decode(errors="replace").encode())
+            else:
+                lines = self.without(lines, _utf8_fault)
+        if b"\0" in lines.data:
+            if lines.first == 1 and 3 * lines.data.count(0, 0, 300) > len(lines.data[:300]):
+                raise _utf16(f"{lines.source} looks like UTF-16 (every other byte is NUL)")
+            lines = self.without(lines, _nul_fault)
+        return lines
+
+    def _from_records(self, lines: Lines) -> Lines:
+        texts, numbers = [], []
+        for index, record in enumerate(lines.split()):
+            if not record.strip():
+                continue
+            try:
+                text, has_tokens = record_text(
+                    record, separator=self._data.separator, replaces=self._data.errors == "replace"
+                )
+            except DataError as error:
+                self._drop(lines, index, Fault(error.what, f"{error.hint}; {SKIP_HINT}"))
+                continue
+            self.has_token_records |= has_tokens
+            texts.append(text + "\n")
+            numbers += [lines.number(index)] * (text.count("\n") + 1)
+        return Lines("".join(texts).encode(), lines.source, lines.first, numbers)
+
+
+def lines(sources: Sources, data: DataConfig) -> Iterator[str]:
+    """Every line without its end, as soon as it is there."""
+    for one in Reader(sources, data).lines():
+        yield from (line.decode() for line in one.split())
+
+
+def find_files(sources: Sources) -> list[str]:
+    """The files that sources stand for: of a directory all its files, sorted, without the hidden ones."""
+    found: list[str] = []
+    for source in sources:
+        if str(source) == STDIN or not os.path.isdir(source):  # noqa: PTH112  (Path.is_dir raises on odd names)
+            found.append(str(source))
+            continue
+        files: list[Path] = []
+        for folder, folders, names in os.walk(source, onerror=_raise_missing):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            files += [Path(folder, name) for name in names if not name.startswith(".")]
+        if not files:
+            raise MissingError(f"there are no files in the directory {source}")
+        found += [str(path) for path in sorted(files)]
+    return found
+
+
+def _raise_missing(error: OSError) -> None:
+    raise _missing(str(error.filename), error)
+
+
+def _missing(source: str, error: OSError | ValueError) -> MissingError:
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return MissingError(f"cannot read {source}: {why}", hint="is the name right, and may you read it?")
+
+
+@contextmanager
+def _open(source: str) -> Iterator[IO[bytes]]:
+    """The bytes of a file, unpacked if it is gzip; stdin as it is."""
+    if source == STDIN:
+        yield sys.stdin.buffer
+        return
+    try:
+        file = Path(source).open("rb")  # noqa: SIM115  (closed below)
+    except (OSError, ValueError) as error:
+        raise _missing(source, error) from None
+    with file:
+        try:
+            is_gzip = source.endswith(".gz") or file.peek(2)[:2] == b"\x1f\x8b"
+        except OSError as error:
+            raise _missing(source, error) from None
+        if is_gzip:
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                yield cast(IO[bytes], unpacked)
+        else:
+            yield file
+
+
+def cut_blocks(file: IO[bytes], source: str) -> Iterator[tuple[bytes, int]]:
+    """Pieces of whole lines, each ended by a newline, and the number of the first line of each."""
+    parts: list[bytes] = []  # of a line whose end has not come yet
+    size, number, num_waiting = FIRST_BLOCK_BYTES, 1, 0
+    while piece := _guarded(file.read, size, source):
+        size = min(2 * size, BLOCK_BYTES)
+        cut = piece.rfind(b"\n") + 1
+        if not cut:
+            num_waiting += len(piece)
+            _refuse_long_line(num_waiting, source, number)
+            parts.append(piece)
+            continue
+        data = b"".join([*parts, piece[:cut]])
+        parts, num_waiting = [piece[cut:]], len(piece) - cut
+        yield data, number
+        number += data.count(b"\n")
+    last = b"".join(parts)
+    if last:
+        yield last + b"\n", number
+
+
+def _cut_lines(file: IO[bytes], source: str) -> Iterator[tuple[bytes, int]]:
+    number = 1
+    while line := _guarded(file.readline, MAX_LINE_BYTES + 1, source):
+        _refuse_long_line(len(line), source, number)
+        yield line if line.endswith(b"\n") else line + b"\n", number
+        number += 1
+
+
+def _guarded(read: Callable[[int], bytes], size: int, source: str) -> bytes:
+    """read(size), or an error a user understands."""
+    try:
+        return read(size)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        hint = "the file is cut short or damaged; copy it again"
+        raise DataError(f"{source} is not a whole gzip file: {error}", hint=hint) from None
+    except OSError as error:
+        raise _missing(source, error) from None
+
+
+def _refuse_long_line(num_bytes: int, source: str, number: int) -> None:
+    if num_bytes > MAX_LINE_BYTES:
+        what = f"line {number} of {source} is longer than {MAX_LINE_BYTES >> 20} MB"
+        raise DataError(what, hint="a line is what stands before a newline; does the file have any?")
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _utf8_fault(line: bytes) -> Fault | None:
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        what = f"is not UTF-8 at byte {error.start + 1} (0x{line[error.start]:02x})"
+        return Fault(what, f"--set data.errors=replace puts U+FFFD there, {SKIP_HINT}")
+    return None
+
+
+def _nul_fault(line: bytes) -> Fault | None:
+    if b"\0" not in line:
+        return None
+    return Fault(f"has a NUL at byte {line.index(0) + 1}", f"is this a text? {SKIP_HINT}, --units byte accepts them")
+
+
+def _utf16(what: str) -> DataError:
+    return DataError(what, hint="elman reads UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW")
