@@ -1,0 +1,103 @@
+"""The end of a run: the temperature, and the number to report. Before that, a rehearsal of how long both will take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import cast
+
+from elman.errors import UsageError
+from elman.evaluate import Tally
+from elman.lm import Array, FreeModel
+from elman.text.batches import Lines, Streams
+from elman.train.budget import Reserve, check_feasible
+from elman.train.forward import Net
+from elman.train.pace import Pace
+from elman.train.run import Run
+from elman.train.validation import Quick, fit_temperature, score_exactly, validate, validation_batches
+
+TEMPERATURE_TOKENS = 1 << 15  # enough for one number
+TEMPERATURE_ROUNDS = 8
+TEMPERATURE_SHARE = 0.02  # of a budget, at most
+EXACT_SHARE = 0.1  # of a budget, at most, for the number as `evaluate` says it
+REHEARSED_TOKENS = 512
+
+Stop = Callable[[], bool]
+
+
+class Examiner:
+    """Reads the validation text: quickly in batches on the way, exactly at the end."""
+
+    def __init__(self, model: Net, ids: Array, *, rows: int, bptt: int, reset_lines: bool) -> None:
+        self.model = model
+        self.ids = ids
+        self.batches: Streams | Lines = validation_batches(ids, rows=rows, bptt=bptt, reset_lines=reset_lines)
+        self._rehearsal = 4 * rows * bptt
+        self._reset_lines = reset_lines
+
+    def look(self, run: Run, *, should_stop: Stop) -> Quick:
+        """The weights to keep on all of the text, in batches."""
+        with run.average.in_place():
+            return validate(self.model, self.batches, should_stop=should_stop)
+
+    def rehearse(self, pace: Pace, *, with_temperature: bool) -> None:
+        """Measure on a little of the text how long reading all of it will take."""
+        assert pace.budget is not None
+        reserve, num_tokens = pace.reserve, len(self.ids)
+        began = pace.clock()
+        seen = validate(self.model, self.batches, max_tokens=self._rehearsal)
+        per_token = (pace.clock() - began) / max(seen.tokens, 1)
+        reserve.validation_seconds = per_token * num_tokens
+        rounds = (TEMPERATURE_ROUNDS + 2) * per_token * min(num_tokens, TEMPERATURE_TOKENS)
+        if with_temperature and rounds <= TEMPERATURE_SHARE * pace.budget.seconds:
+            reserve.temperature_seconds = rounds
+        began = pace.clock()
+        tally = self._score(self.ids[:REHEARSED_TOKENS], should_stop=lambda: False)
+        exact = (pace.clock() - began) / max(tally.tokens, 1) * num_tokens
+        reserve.exact_seconds = min(exact, EXACT_SHARE * pace.budget.seconds)
+
+    def fit_temperature(self, run: Run) -> float | None:
+        """Fit the temperature of the model's softmax, if it has one."""
+        return fit_temperature(
+            run.module,
+            lambda: validate(self.model, self.batches, max_tokens=TEMPERATURE_TOKENS).nats_per_token,
+            rounds=TEMPERATURE_ROUNDS,
+        )
+
+    def score_exactly(self, pace: Pace, *, should_stop: Stop) -> Tally:
+        """What `evaluate` says, for as long as there is time."""
+        stop_at = math.inf
+        if pace.budget is not None:
+            stop_at = pace.budget.deadline - Reserve(save_seconds=pace.reserve.save_seconds).total(pace.budget)
+        last, slowest = pace.clock(), 0.0
+
+        def is_late() -> bool:
+            nonlocal last, slowest
+            now = pace.clock()
+            last, slowest = now, max(slowest, now - last)
+            return now + slowest > stop_at or should_stop()
+
+        return self._score(self.ids, should_stop=is_late)
+
+    def _score(self, ids: Array, *, should_stop: Stop) -> Tally:
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            lm = cast(FreeModel[object], self.model)
+            return score_exactly(lm, ids, reset_lines=self._reset_lines, should_stop=should_stop)
+        finally:
+            self.model.train(was_training)
+
+
+def refuse_if_too_short(pace: Pace) -> None:
+    """An error for a budget in which not one step fits."""
+    if pace.budget is not None:
+        check_feasible(pace.budget, pace.reserve, now=pace.clock(), step_seconds=pace.step_estimate)
+
+
+def need_an_end(pace: Pace, examiner: Examiner | None) -> None:
+    """An error for a run that could not know when to stop."""
+    if not pace.has_end and examiner is None:
+        raise UsageError(
+            "without validation text there is no telling when to stop", hint="give --budget, --epochs or --valid"
+        )

@@ -1,0 +1,138 @@
+"""How large a net to train in the time there is. Never imports torch; says in sentences what it chose and why.
+
+A run of C operations spends 6 for each weight of a matrix product and token, so width and passes compete for them. On two
+cores and Penn Treebank one LSTM layer of 400-512 was best for 20 minutes: about 3.5 tokens for each such weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from elman.train.budget import format_duration
+
+TOKENS_PER_WEIGHT = 3.5
+EFFICIENCY = 0.55  # of the machine's peak that a training step reaches
+SIZES = (64, 100, 128, 160, 200, 256, 320, 400, 512, 640, 768, 1024, 1280, 1536)
+GATES = {"rnn": 1, "gru": 3, "lstm": 4, "window": 1}
+ADAPTIVE_FROM = 5_000  # words: with fewer, the full output layer costs little
+FULL_FROM = 400  # the width below which a full output layer over many words leaves too little for the cells
+ADAPTIVE_SHARE = 0.12  # of the full output layer's work that an adaptive one does
+WINDOW = 5
+MAX_DROPOUT = 0.6
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Settings for a net and its training, and the reasons for them."""
+
+    model: dict[str, Any] = field(default_factory=dict)  # keys of the family's record
+    train: dict[str, Any] = field(default_factory=dict)  # keys of TrainConfig
+    why: tuple[str, ...] = ()
+
+
+def plan(
+    *,
+    family: str,
+    num_tokens: int,
+    vocab_size: int,
+    seconds: float,
+    flops_per_second: float,
+    model: Mapping[str, Any] | None = None,
+    train: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Sizes for what the user has not set (`model` and `train` are what was), given the seconds left for training.
+
+    flops_per_second: of the machine's matrix product, as measured.
+    """
+    given = {**(model or {})}
+    chosen: dict[str, Any] = {}
+    operations = seconds * flops_per_second * EFFICIENCY
+    if "head" not in given:
+        chosen["head"] = _choose_head(family, operations, vocab_size, is_tied=_is_true(given.get("tied")))
+    head = given.get("head", chosen.get("head", "full"))
+    if "tied" not in given and head != "adaptive" and family != "window":
+        chosen["tied"] = True
+    layers = int(given.get("layers", 1))
+    hidden = int(given["hidden"]) if given.get("hidden") is not None else 0
+    if not hidden:
+        hidden = _choose_hidden(family, operations, num_tokens, vocab_size, layers=layers, head=head)
+        chosen["hidden"] = hidden
+    weights = matmul_weights(family, hidden, vocab_size, layers=layers, head=head)
+    passes = operations / (6.0 * weights) / max(num_tokens, 1)
+    if not any(key.startswith("dropout") for key in given):
+        chosen["dropout"] = choose_dropout(passes)
+    settings = _choose_batch(train or {}, num_tokens, vocab_size, tokens=passes * num_tokens)
+    return Plan(chosen, settings, _sentences(chosen, settings, seconds, passes, num_tokens))
+
+
+def matmul_weights(family: str, hidden: int, vocab_size: int, *, layers: int, head: str) -> float:
+    """Weights that a token is multiplied with: cells and output layer, not the embedding, which is looked up."""
+    output = hidden * vocab_size * (ADAPTIVE_SHARE if head == "adaptive" else 1.0)
+    if family == "window":  # words of a quarter of the width
+        return hidden * WINDOW * hidden / 4 + max(0, layers - 1) * hidden**2 + output
+    return layers * GATES[family] * 2 * hidden**2 + output
+
+
+def choose_dropout(passes: float) -> float:
+    """More passes over the same text need more of it: .43 for 6, .58 for 14, none for less than half of one."""
+    value = 0.15 * math.log2(1.0 + passes)
+    return 0.0 if value < 0.08 else round(min(value, MAX_DROPOUT), 2)
+
+
+def _choose_head(family: str, operations: float, vocab_size: int, *, is_tied: bool) -> str:
+    """All words at once where there are few, or time enough; else the rare ones in clusters."""
+    full = matmul_weights(family, FULL_FROM, vocab_size, layers=1, head="full")
+    return "full" if vocab_size < ADAPTIVE_FROM or is_tied or full <= _affordable(operations) else "adaptive"
+
+
+def _affordable(operations: float) -> float:
+    """Weights that still see enough tokens each, with a little leeway."""
+    return 1.15 * math.sqrt(operations / (6.0 * TOKENS_PER_WEIGHT))
+
+
+def _choose_hidden(family: str, operations: float, num_tokens: int, vocab_size: int, *, layers: int, head: str) -> int:
+    """The widest net that still sees enough tokens, and whose cells are not absurdly many for so little text."""
+    best = SIZES[0]
+    for size in SIZES:
+        weights = matmul_weights(family, size, vocab_size, layers=layers, head=head)
+        cells = matmul_weights(family, size, 0, layers=layers, head=head)
+        if weights <= _affordable(operations) and cells <= 10.0 * num_tokens:
+            best = size
+    return best
+
+
+def _choose_batch(given: Mapping[str, Any], num_tokens: int, vocab_size: int, *, tokens: float) -> dict[str, Any]:
+    """Long windows for small alphabets; fewer rows where there would be too few steps."""
+    chosen: dict[str, Any] = {}
+    bptt = int(given["bptt"]) if given.get("bptt") is not None else 0
+    if not bptt:
+        bptt = chosen["bptt"] = 35 if vocab_size > 1000 else 100
+    if given.get("batch") is None:
+        rows = 64
+        while rows > 16 and (tokens / (rows * bptt) < 1000 or num_tokens < 20 * rows * bptt):
+            rows //= 2
+        chosen["batch"] = rows
+    return chosen
+
+
+def _sentences(
+    chosen: Mapping[str, Any], settings: Mapping[str, Any], seconds: float, passes: float, num_tokens: int
+) -> tuple[str, ...]:
+    every = {**{f"model.{key}": value for key, value in chosen.items()}}
+    every |= {f"train.{key}": value for key, value in settings.items()}
+    if not every:
+        return ()
+    text = ", ".join(
+        f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in every.items()
+    )
+    return (
+        f"chosen for {format_duration(seconds)} of training: {text}",
+        f"that should be about {passes:.1f} passes over {num_tokens:,} tokens",
+    )
+
+
+def _is_true(value: Any) -> bool:
+    return str(value).lower() in ("true", "1", "yes", "on")

@@ -1,0 +1,128 @@
+"""The validation text while a net is trained: quick, in batches; and the temperature fitted on it at the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from elman.evaluate import Tally, score_lines
+from elman.lm import Array, FreeModel, S
+from elman.text.batches import Lines, Position, Streams
+from elman.text.vocabulary import EOS_ID
+from elman.train.forward import Net, run_batch
+
+TEMPERATURE_BOUND = 0.5
+EXACT_TOKENS = 4096  # scored before looking at the clock again
+
+
+@dataclass(frozen=True)
+class Quick:
+    """Nats over the tokens seen; `is_whole` unless it was cut off."""
+
+    nats: float
+    tokens: int
+    is_whole: bool
+
+    @property
+    def nats_per_token(self) -> float:
+        return self.nats / self.tokens if self.tokens else math.nan
+
+
+def validate(
+    model: Net,
+    batches: Streams | Lines,
+    *,
+    max_tokens: int | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Quick:
+    """Mean negative log-likelihood in one pass over the batches, without dropout. Touches neither weights nor mode."""
+    was_training = model.training
+    model.eval()
+    position, state, nats, tokens = Position(), None, 0.0, 0
+    try:
+        with torch.no_grad():
+            while position.epoch == 0 and (max_tokens is None or tokens < max_tokens):
+                if should_stop():
+                    break
+                batch, position = batches.batch(position)
+                loss, state = run_batch(model, batch, state)
+                nats += float(loss.nats)
+                tokens += int(loss.tokens)
+    finally:
+        model.train(was_training)
+    return Quick(nats, tokens, position.epoch > 0)
+
+
+def fit_temperature(model: nn.Module, nats_per_token: Callable[[], float], *, rounds: int = 8) -> float | None:
+    """Set the model's `log_temperature` to what suits the validation text best. -> the temperature, None if it has none
+
+    The likelihood is smooth and has one maximum, so a bounded search needs few looks; a gain has to be seen to be taken.
+    """
+    buffers = [buffer for name, buffer in model.named_buffers() if name.rpartition(".")[2] == "log_temperature"]
+    if not buffers:
+        return None
+    from scipy.optimize import minimize_scalar
+
+    def look(value: float) -> float:
+        _fill(buffers, value)
+        return nats_per_token()
+
+    before = look(0.0)
+    found = minimize_scalar(
+        look,
+        bounds=(-TEMPERATURE_BOUND, TEMPERATURE_BOUND),
+        method="bounded",
+        options={"xatol": 0.005, "maxiter": rounds},
+    )
+    best = float(found.x) if math.isfinite(found.fun) and found.fun < before else 0.0
+    _fill(buffers, best)
+    return math.exp(best)
+
+
+def _fill(buffers: Sequence[Tensor], value: float) -> None:
+    with torch.no_grad():
+        for buffer in buffers:
+            buffer.fill_(value)
+
+
+def validation_batches(ids: Array, *, rows: int, bptt: int, reset_lines: bool) -> Streams | Lines:
+    """The validation text in batches as large as in training, or fewer rows where it is short."""
+    if reset_lines:
+        return Lines(ids, tokens=rows * bptt)
+    return Streams(ids, rows=max(1, min(rows, len(ids) // (4 * bptt))), bptt=bptt)
+
+
+def score_exactly(
+    lm: FreeModel[S], ids: Array, *, reset_lines: bool, should_stop: Callable[[], bool], piece: int = EXACT_TOKENS
+) -> Tally:
+    """What `evaluate` says of these ids: one stream, or each line alone. Cut off, it is the tally of the first part."""
+    tally, state = Tally(), lm.start(1)
+    for start, stop in _pieces(ids, piece, whole_lines=reset_lines):
+        if should_stop():
+            break
+        tokens = np.array(ids[start:stop], dtype=np.int64)
+        num_lines = int((tokens == EOS_ID).sum())
+        if reset_lines:
+            ends = np.flatnonzero(tokens == EOS_ID) + 1
+            nats = score_lines(lm, [line for line in np.split(tokens, ends) if len(line)]).token_nats
+        else:
+            log_probs, state = lm.score(tokens[None], np.array([len(tokens)]), state)
+            nats = -log_probs[0]
+        tally += Tally(float(nats.sum(dtype=np.float64)), len(tokens), lines=num_lines)
+    return tally
+
+
+def _pieces(ids: Array, size: int, *, whole_lines: bool) -> Iterator[tuple[int, int]]:
+    """From, to: pieces of about the same size, cut between lines if asked to."""
+    start = 0
+    while start < len(ids):
+        stop = min(start + size, len(ids))
+        while whole_lines and stop < len(ids) and int(ids[stop - 1]) != EOS_ID:
+            stop += 1
+        yield start, stop
+        start = stop
