@@ -128,6 +128,7 @@ class SnmConfig(Config):
     order: int = Field(5, ge=1, le=10)  # n-gram features of 0 .. order-1 words
     skip_words: int = Field(2, ge=0, le=4)  # words of context in a skip-gram feature; 0 for none
     max_skip: int = Field(3, ge=1, le=10)  # words a skip-gram may leave out
+    reach: int = Field(20, ge=0, le=200)  # single words beyond, as far back as this, wherever they stand; 0 for none
 
 
 class CacheConfig(Config):
@@ -237,7 +238,9 @@ def _check_net(config: WindowConfig | RecurrentConfig) -> None:
     if config.tied and not config.tune_vectors:
         raise ValueError("tied words would be frozen at the output too; leave out tied or tune_vectors=false")
     if config.tied and config.projection is not None and config.embedding not in (None, config.projection):
-        raise ValueError(f"tied: the projection ({config.projection}) must be as wide as the words ({config.embedding})")
+        raise ValueError(
+            f"tied: the projection ({config.projection}) must be as wide as the words ({config.embedding})"
+        )
 
 
 class MixtureConfig(Config):
@@ -296,7 +299,7 @@ class TrainConfig(Config):
 
     @model_validator(mode="after")
     def _all_apply(self) -> Self:
-        owners = {
+        owners: dict[str, tuple[str, set[str | None]]] = {
             "momentum": ("optimiser", {"sgd", "rmsprop"}),
             "beta1": ("optimiser", {"adam", "adamw"}),
             "beta2": ("optimiser", {"adam", "adamw", "rmsprop"}),

@@ -1,0 +1,352 @@
+"""Sparse non-negative matrix language model (Shazeer, Pelemans & Chelba 2014): features of the history vote by counts.
+
+A template says which words of the history make a feature: the last n (n-grams), some of them with others left out
+(skip-grams), or single words further back, wherever they stand. p(w | h) = sum of M_iw / sum of M_i* over the features i
+of h that were seen in training; `adjustment` says what M is. A uniform feature that is always active keeps every word
+possible. A context is known by a hash of its words: two that collide are one feature, and p still sums to one.
+`B` rows, `T` tokens, `N` tokens in all, `L` the reach: tokens of history that count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from elman.config import SnmConfig
+from elman.counts.adjustment import Adjustment, Evidence, bucket, coarse_bucket, code, fit_adjustment
+from elman.counts.trie import NOWHERE, Trie
+from elman.lm import Array
+from elman.text.vocabulary import EOS_ID
+
+SORTED_AT_ONCE = 1 << 25  # keys: 256 MB
+HELDOUT = 0.05  # of the training text, where no other is given to fit the adjustment on:
+MIN_HELDOUT_TOKENS, MAX_HELDOUT_TOKENS = 5_000, 100_000  # so many at least (a fifth of a small text) and at most
+Template = tuple[tuple[int, ...], ...]  # alternatives (one feature each, sharing counts) as distances of their words
+
+
+def templates(config: SnmConfig) -> list[Template]:
+    """The templates of a model: n-grams, skip-grams of adjacent and remote words, and a bag of words further back."""
+    found: list[Template] = [(tuple(range(1, length + 1)),) for length in range(config.order)]
+    for length in range(1, config.skip_words + 1):
+        for adjacent in range(length):
+            for skip in range(1, config.max_skip + 1):
+                remote = range(adjacent + skip + 1, length + skip + 1)
+                found.append(((*range(1, adjacent + 1), *remote),))
+    nearest = config.max_skip + 2 if config.skip_words else 2
+    if config.reach >= nearest:
+        found.append(tuple((distance,) for distance in range(nearest, config.reach + 1)))
+    return found
+
+
+def _reach(kinds: Sequence[Template]) -> int:
+    return max((distance for kind in kinds for words in kind for distance in words), default=1)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Tokens, each with the words before it. Two symbols beyond the vocabulary: V starts a line, V + 1 is nothing."""
+
+    read: Array  # (B, L + T): the history, then the tokens
+    reach: int
+    vocab_size: int
+    places: Array | None = None  # (B, T) tokens of the same line before each, where lines do not see each other
+
+    @property
+    def tokens(self) -> Array:
+        return self.read[:, self.reach :].reshape(-1)
+
+    def back(self, distance: int) -> Array:
+        """The word so far before each token. -> (N,)"""
+        words = self.read[:, self.reach - distance : self.read.shape[1] - distance].reshape(-1)
+        if self.places is None:
+            return words
+        before = self.places.reshape(-1) - distance
+        return np.where(before >= 0, words, np.where(before == -1, self.vocab_size, self.vocab_size + 1))
+
+    def contexts(self, distances: Sequence[int]) -> tuple[Array, Array]:
+        """The tokens that have words at all these distances, and a hash of those words. -> (n,), (n,) uint64"""
+        hashes = np.zeros(self.read.shape[0] * (self.read.shape[1] - self.reach), np.uint64)
+        exists = np.ones(len(hashes), bool)
+        for distance in distances:
+            words = self.back(distance)
+            exists &= words <= self.vocab_size
+            hashes = _mixed(hashes + np.uint64(0x9E3779B97F4A7C15) * (words.astype(np.uint64) + np.uint64(1)))
+        where = np.flatnonzero(exists)
+        return where, hashes[where] >> np.uint64(_word_bits(self.vocab_size))
+
+
+def _mixed(x: Array) -> Array:
+    """The finaliser of splitmix64: every bit of the input moves every bit of the output."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(x ^ (x >> np.uint64(31)))
+
+
+def _word_bits(vocab_size: int) -> int:
+    """Bits for a word in a key; the rest is for the hash of the context."""
+    return max(1, (vocab_size - 1).bit_length())
+
+
+def _start(rows: int, reach: int, *, vocab_size: int, reset_lines: bool) -> Array:
+    """Nothing, then the start symbol of a line, or in a stream the end of a line. -> (rows, reach)"""
+    state = np.full((rows, reach), vocab_size + 1, np.int32)
+    state[:, -1] = vocab_size if reset_lines else EOS_ID
+    return state
+
+
+def _training_text(ids: Array, reach: int, *, vocab_size: int, reset_lines: bool) -> _Text:
+    start = _start(1, reach, vocab_size=vocab_size, reset_lines=reset_lines)
+    read = np.concatenate([start, np.asarray(ids, np.int32)[None]], axis=1)
+    places = None
+    if reset_lines:
+        line_starts = np.flatnonzero(np.concatenate([[True], np.asarray(ids[:-1]) == EOS_ID]))
+        lengths = np.diff(line_starts, append=len(ids))
+        places = (np.arange(len(ids)) - np.repeat(line_starts, lengths))[None]
+    return _Text(read, reach, vocab_size, places)
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """The features of one template that occurred, and the words that came with them: a trie of two levels."""
+
+    trie: Trie  # hashes of contexts in order, then their words
+    counts: Array  # C_ij
+    totals: Array  # C_i*, by feature
+
+    def link_codes(self, links: Array, rows: Array, targets: Array) -> Array:
+        """The buckets of links and of their features, for the adjustment."""
+        diversity = np.diff(self.trie.starts[0])[rows]
+        target = targets[self.trie.words[1][links]]
+        return code(bucket(self.totals[rows]), bucket(self.counts[links]), bucket(diversity), target)
+
+
+def _count(text: _Text, kind: Template) -> _Counts:
+    """Sort (context, word) keys and measure runs, a range of hashes at a time. Skip-grams seen once are dropped."""
+    bits = _word_bits(text.vocab_size)
+    num_parts = 1 << max(0, len(text.tokens) * len(kind) // SORTED_AT_ONCE).bit_length()
+    parts = []
+    for part in range(num_parts):
+        keys = np.sort(np.concatenate([_keys(text, distances, part, num_parts) for distances in kind]))
+        edges = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.zeros(0, np.int64)
+        parts.append((keys[edges], np.diff(edges, append=len(keys)).astype(np.uint32)))
+    keys, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    contexts = keys >> np.uint64(bits)
+    firsts = np.flatnonzero(np.concatenate([[True], contexts[1:] != contexts[:-1]])) if len(keys) else np.zeros(0, int)
+    totals = np.add.reduceat(counts, firsts, dtype=np.int64) if len(keys) else np.zeros(0, np.int64)
+    if len(kind[0]) > 1 and kind[0][-1] > len(kind[0]):
+        # a third of the memory for 0.1 % of perplexity (PTB and WikiText-2)
+        keep = np.repeat(totals > 1, np.diff(firsts, append=len(keys)))
+        keys, counts, contexts = keys[keep], counts[keep], contexts[keep]
+        totals = totals[totals > 1]
+        firsts = np.flatnonzero(np.concatenate([[True], contexts[1:] != contexts[:-1]])[: len(keys)])
+    words = (keys & np.uint64((1 << bits) - 1)).astype(np.uint16 if bits <= 16 else np.uint32)
+    starts = np.append(firsts, len(keys)).astype(np.uint32 if len(keys) < 1 << 32 else np.uint64)
+    return _Counts(Trie(text.vocab_size, (contexts[firsts], words), (starts,)), counts, totals)
+
+
+def _keys(text: _Text, distances: Sequence[int], part: int, num_parts: int) -> Array:
+    """Context and word as one number, for the contexts whose hash falls in this part of the range."""
+    bits = _word_bits(text.vocab_size)
+    where, hashes = text.contexts(distances)
+    if num_parts > 1:
+        mine = hashes >> np.uint64(64 - bits - (num_parts - 1).bit_length()) == part
+        where, hashes = where[mine], hashes[mine]
+    return np.asarray(hashes << np.uint64(bits) | text.tokens[where].astype(np.uint64))
+
+
+def _find_rows(trie: Trie, hashes: Array) -> Array:
+    """The features with these contexts; NOWHERE where there is none."""
+    known = trie.words[0]
+    if len(known) == 0:
+        return np.full(len(hashes), NOWHERE)
+    rows = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    return np.where(known[rows] == hashes, rows, NOWHERE)
+
+
+def _gather(counted: _Counts, text: _Text, kind: Template, *, token_numbers: Array, targets: Array) -> Evidence:
+    """What the held-out text says of one template; tokens numbered NOWHERE are left out."""
+    tokens, uses, links = [], [], []
+    for distances in kind:
+        where, hashes = text.contexts(distances)
+        where, hashes = where[token_numbers[where] != NOWHERE], hashes[token_numbers[where] != NOWHERE]
+        rows = _find_rows(counted.trie, hashes)
+        tokens.append(token_numbers[where][rows != NOWHERE])
+        uses.append(rows[rows != NOWHERE])
+        links.append(counted.trie.find(1, rows, text.tokens[where])[rows != NOWHERE])
+    use_tokens, link = np.concatenate(tokens), np.concatenate(links)
+    active, use_rows = np.unique(np.concatenate(uses), return_inverse=True)
+    hit = np.flatnonzero(link != NOWHERE)
+    hit_rows = active[use_rows[hit]]
+    # all links of the active features, summed by bucket
+    starts = counted.trie.starts[0].astype(np.int64)
+    sizes = starts[active + 1] - starts[active]
+    all_links = np.arange(sizes.sum()) + np.repeat(starts[active] - (np.cumsum(sizes) - sizes), sizes)
+    all_rows = np.repeat(np.arange(len(active)), sizes)
+    shares = counted.counts[all_links] / counted.totals[active][all_rows]
+    keys = all_rows * (1 << 24) + counted.link_codes(all_links, active[all_rows], targets)
+    kinds, inverse = np.unique(keys, return_inverse=True)
+    return Evidence(
+        num_rows=len(active),
+        link_rows=kinds >> 24,
+        link_codes=kinds & ((1 << 24) - 1),
+        link_shares=np.bincount(inverse, weights=shares, minlength=len(kinds)),
+        use_tokens=use_tokens,
+        use_rows=use_rows,
+        hit_tokens=use_tokens[hit],
+        hit_codes=counted.link_codes(link[hit], hit_rows, targets),
+        hit_shares=counted.counts[link[hit]] / counted.totals[hit_rows],
+    )
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The rows of one template: M_ij for the links that exist, and their sums M_i*."""
+
+    trie: Trie
+    values: Array  # M_ij, float32
+    sums: Array  # M_i*, float32
+
+
+def _matrix(counted: _Counts, adjustment: Adjustment, template: int, targets: Array) -> Matrix:
+    starts = counted.trie.starts[0].astype(np.int64)
+    values = np.empty(len(counted.counts), np.float32)
+    sums = np.empty(len(counted.totals), np.float32)
+    for first in range(0, len(sums), 1 << 18):  # codes take six times the memory of the result
+        last = min(first + (1 << 18), len(sums))
+        rows = np.repeat(np.arange(first, last), np.diff(starts[first : last + 1]))
+        links = slice(int(starts[first]), int(starts[last]))
+        codes = counted.link_codes(np.arange(links.start, links.stop), rows, targets)
+        values[links] = adjustment.factors(template, codes) * counted.counts[links] / counted.totals[rows]
+        sums[first:last] = np.add.reduceat(values[links], starts[first:last] - links.start, dtype=np.float64)
+    return Matrix(counted.trie, values, sums)
+
+
+def fit_snm(
+    config: SnmConfig,
+    ids: Array,
+    *,
+    vocab_size: int,
+    reset_lines: bool,
+    heldout_ids: Array | None,
+    report: Callable[[str], None],
+) -> SnmModel:
+    """Count features, fit the adjustment to held-out text (the end of `ids` if none is given), count on everything."""
+    kinds = templates(config)
+    reach = _reach(kinds)
+    counted_ids, fitted_ids = (ids, heldout_ids) if heldout_ids is not None else _split(ids, reset_lines=reset_lines)
+    fitted_ids = np.asarray(fitted_ids[:MAX_HELDOUT_TOKENS], np.int64)
+    text, fitted = (
+        _training_text(part, reach, vocab_size=vocab_size, reset_lines=reset_lines)
+        for part in (counted_ids, fitted_ids)
+    )
+    word_counts = np.bincount(counted_ids, minlength=vocab_size)
+    # Words that the shortened text lacks will be there when all of it is counted.
+    is_fitted = np.full(len(fitted_ids), True) if heldout_ids is not None else word_counts[fitted_ids] > 0
+    numbers = np.where(is_fitted, np.cumsum(is_fitted) - 1, NOWHERE)
+    targets = coarse_bucket(word_counts)
+    evidence = [_gather(_count(text, kind), fitted, kind, token_numbers=numbers, targets=targets) for kind in kinds]
+    fit = fit_adjustment(evidence, num_tokens=int(is_fitted.sum()), vocab_size=vocab_size)
+    report(f"adjustment fitted on {is_fitted.sum():,} held-out tokens, perplexity {np.exp(fit.nats_per_token):.2f}")
+    del evidence
+    if heldout_ids is None:
+        text = _training_text(ids, reach, vocab_size=vocab_size, reset_lines=reset_lines)
+        targets = coarse_bucket(np.bincount(ids, minlength=vocab_size))
+    matrices = [_matrix(_count(text, kind), fit.adjustment, i, targets) for i, kind in enumerate(kinds)]
+    num_features, num_links = sum(len(m.sums) for m in matrices), sum(len(m.values) for m in matrices)
+    report(f"{len(kinds)} templates, {num_features:,} features, {num_links:,} links")
+    return SnmModel(config, matrices, floor=fit.adjustment.floor, vocab_size=vocab_size, reset_lines=reset_lines)
+
+
+def _split(ids: Array, *, reset_lines: bool) -> tuple[Array, Array]:
+    """The text without its end, and its end; cut between lines where lines do not see each other."""
+    wanted = min(max(int(HELDOUT * len(ids)), MIN_HELDOUT_TOKENS), len(ids) // 5)
+    cut = len(ids) - min(wanted, MAX_HELDOUT_TOKENS)
+    if reset_lines:
+        ends = np.flatnonzero(np.asarray(ids[:cut]) == EOS_ID)
+        cut = int(ends[-1]) + 1 if len(ends) else len(ids)
+    return ids[:cut], ids[cut:]
+
+
+class SnmModel:
+    """The matrices of all templates. A state is the last L tokens of each row, (B, L)."""
+
+    def __init__(
+        self, config: SnmConfig, matrices: Sequence[Matrix], *, floor: float, vocab_size: int, reset_lines: bool
+    ) -> None:
+        self.config = config
+        self.matrices = tuple(matrices)
+        self.floor = floor  # the weight of the uniform distribution
+        self.vocab_size = vocab_size
+        self.reset_lines = reset_lines
+        self.templates = templates(config)
+        self.reach = _reach(self.templates)
+
+    def start(self, rows: int) -> Array:
+        """Before anything was read. -> (rows, L)"""
+        return _start(rows, self.reach, vocab_size=self.vocab_size, reset_lines=self.reset_lines)
+
+    def predict(self, state: Array) -> Array:
+        """The votes of all active features, added up sparsely. -> (B, V)"""
+        above = np.full((len(state), self.vocab_size), self.floor / self.vocab_size)
+        below = np.full(len(state), self.floor)
+        asked = _Text(np.concatenate([state, state[:, :1]], axis=1), self.reach, self.vocab_size)
+        for matrix, kind in zip(self.matrices, self.templates, strict=True):
+            for distances in kind:
+                where, hashes = asked.contexts(distances)
+                for b, row in zip(where.tolist(), _find_rows(matrix.trie, hashes).tolist(), strict=True):
+                    if row != NOWHERE:
+                        links = matrix.trie.children(1, row)
+                        above[b, matrix.trie.words[1][links]] += matrix.values[links]
+                        below[b] += matrix.sums[row]
+        return np.log(above / below[:, None]).astype(np.float32)
+
+    def advance(self, tokens: Array, state: Array) -> Array:
+        """The history one token further."""
+        return np.concatenate([state[:, 1:], np.asarray(tokens, np.int32)[:, None]], axis=1)
+
+    def score(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
+        """Log-probability of each token given all before it, 0 at padding, and the histories after. -> (B, T)"""
+        read = np.concatenate([state, np.asarray(tokens, np.int32)], axis=1)
+        text = _Text(read, self.reach, self.vocab_size)
+        above = np.full(tokens.size, self.floor / self.vocab_size)
+        below = np.full(tokens.size, self.floor)
+        for matrix, kind in zip(self.matrices, self.templates, strict=True):
+            for distances in kind:
+                where, hashes = text.contexts(distances)
+                rows = _find_rows(matrix.trie, hashes)
+                where, rows = where[rows != NOWHERE], rows[rows != NOWHERE]
+                below[where] += matrix.sums[rows]
+                links = matrix.trie.find(1, rows, text.tokens[where])
+                above[where[links != NOWHERE]] += matrix.values[links[links != NOWHERE]]
+        nats = np.log(above / below).astype(np.float32).reshape(tokens.shape)
+        nats[np.arange(tokens.shape[1]) >= lengths[:, None]] = 0
+        after = np.asarray(lengths)[:, None] + np.arange(self.reach)
+        return nats, np.take_along_axis(read, after, axis=1)
+
+    def join(self, states: Sequence[Array]) -> Array:
+        """The rows of several states as one batch."""
+        return np.concatenate(states)
+
+    def tensors(self) -> dict[str, Array]:
+        """Everything but the settings, to be saved."""
+        found: dict[str, Array] = {"floor": np.array([self.floor])}
+        for i, matrix in enumerate(self.matrices):
+            found[f"{i}.contexts"], found[f"{i}.words"] = matrix.trie.words
+            found[f"{i}.starts"] = matrix.trie.starts[0]
+            found[f"{i}.values"], found[f"{i}.sums"] = matrix.values, matrix.sums
+        return found
+
+    @classmethod
+    def from_tensors(
+        cls, config: SnmConfig, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool
+    ) -> SnmModel:
+        """The model that was saved."""
+        matrices = []
+        for i in range(len(templates(config))):
+            words = (tensors[f"{i}.contexts"], tensors[f"{i}.words"])
+            trie = Trie(vocab_size, words, (tensors[f"{i}.starts"],))
+            matrices.append(Matrix(trie, tensors[f"{i}.values"], tensors[f"{i}.sums"]))
+        floor = float(tensors["floor"][0])
+        return cls(config, matrices, floor=floor, vocab_size=vocab_size, reset_lines=reset_lines)
