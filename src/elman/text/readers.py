@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, TypeAlias, cast
 
@@ -200,7 +201,9 @@ def cut_blocks(file: IO[bytes], source: str) -> Iterator[tuple[bytes, int]]:
     """Pieces of whole lines, each ended by a newline, and the number of the first line of each."""
     parts: list[bytes] = []  # of a line whose end has not come yet
     size, number, num_waiting = FIRST_BLOCK_BYTES, 1, 0
-    while piece := _guarded(file.read, size, source):
+    # from a pipe what it has now, not what it may have later: whoever waits for an answer to a line gets it
+    read = cast(BufferedReader, file).read1 if source == STDIN else file.read
+    while piece := _guarded(read, size, source):
         size = min(2 * size, BLOCK_BYTES)
         cut = piece.rfind(b"\n") + 1
         if not cut:
