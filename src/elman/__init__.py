@@ -1,3 +1,48 @@
-"""Language models and sequence models from counts to attention, on your own sequences and your own machine."""
+"""Language models and sequence models from counts to attention, on your own sequences and your own machine.
+
+model = elman.train("lm", "corpus.txt", out="my-model", model="mkn")
+model = elman.load("my-model")
+model.next("the cat sat on the", k=5)        # [("mat", 0.31), ...]
+model.generate("the cat", tokens=20, seed=1)
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+__all__ = ["ElmanError", "Model", "Score", "__version__", "import_arpa", "load", "mix", "train"]
+
+if TYPE_CHECKING:
+    from elman.api import Model, Score, import_arpa, load, mix, train
+    from elman.errors import ElmanError
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, imported when they are first asked for: `import elman` itself costs nothing."""
+    if name not in __all__:
+        raise AttributeError(f"module 'elman' has no attribute {name!r}")
+    if name == "ElmanError":
+        from elman.errors import ElmanError
+
+        return ElmanError
+    from elman import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """`elman.train` is the function, also after the room of the same name (elman/train/) was imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name == "train" and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

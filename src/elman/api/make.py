@@ -1,0 +1,307 @@
+"""Make models: from text, from other models, from another tool's file. All of it is saved, or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from elman import build, config, store
+from elman.api.model import Model, load, sources_of
+from elman.config import CacheConfig, DataConfig, KneserNeyConfig, MixtureConfig, ModelConfig
+from elman.counts.scratch import Scratch
+from elman.errors import DataError, UsageError
+from elman.text.corpus import Corpus, learn, read_corpus
+from elman.text.pipelines import Recipe
+from elman.text.readers import Sources
+from elman.text.tokenizer import Tokenizer
+
+Report = Callable[[str], None]
+NO_VALID = "none"
+DEFAULT_FAMILY = "mkn"
+EVALUATION_TOKENS = 1 << 16
+
+
+def _silent(message: str) -> None:
+    """What is said while a model is made is also in its record."""
+
+
+def train(
+    task: str,
+    data: str | Path | Sources,
+    *,
+    out: str | Path | None = None,
+    model: str | None = None,
+    valid: str | Path | Sources | None = None,
+    units: str | None = None,
+    reset_lines: bool | None = None,
+    budget: str | float | None = None,
+    memory: str | int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    recipe: str | Path | None = None,
+    seed: int = 1,
+    threads: int | None = None,
+    overwrite: bool = False,
+    command: str | None = None,
+    report: Report = _silent,
+) -> Model:
+    """Train a model on text and save it in the directory `out` (None: only give it back).
+
+    Without `valid` the last part of the data is held out; `valid="none"` trains on all of it. `settings` are what
+    `--set` takes: {"model.order": 5}. `budget` is an upper bound of time; counting takes what it needs.
+    """
+    begin = time.perf_counter()
+    if task != "lm":
+        raise UsageError(f"there is no task {task!r}", hint="tasks: lm")
+    data_config, model_config = plan(model, units=units, reset_lines=reset_lines, settings=settings, recipe=recipe)
+    limit = None if budget is None else parse_duration(budget)
+    memory_bytes = None if memory is None else parse_size(memory)
+    with (
+        _reserved(out, overwrite=overwrite),
+        tempfile.TemporaryDirectory(prefix="elman-") as folder,
+        Scratch(memory_bytes, directory=Path(folder), threads=threads) as scratch,
+    ):
+        learned = learn(sources_of(data), data_config, heldout=valid is None, directory=Path(folder))
+        notes = _Notes(report)
+        for sentence in learned.notes:
+            notes(sentence)
+        data_config = data_config.model_copy(update={"units": learned.tokenizer.units})
+        heldout = learned.heldout
+        if valid is not None and valid != NO_VALID:
+            heldout = read_corpus(sources_of(valid), learned.tokenizer, data_config, directory=Path(folder))
+        lm = build.fit(
+            model_config,
+            learned.train.ids,
+            vocab_size=learned.tokenizer.vocab_size,
+            reset_lines=data_config.reset_lines,
+            heldout_ids=heldout.ids if heldout else None,
+            scratch=scratch,
+            report=notes,
+        )
+        record = store.Record(
+            vocab_size=learned.tokenizer.vocab_size,
+            data=data_config,
+            model=model_config,
+            seed=seed,
+            threads=scratch.threads,
+            source=_source(learned.train),
+            command=command,
+            notes=tuple(notes.said),
+        )
+        made = _finished(Model(record, learned.tokenizer, lm), heldout, begin)
+        if limit is not None and (made.record.seconds or 0) > limit:
+            report(
+                f"took {made.record.seconds:.0f} s, more than the budget of {limit:.0f} s: counting takes what it needs"
+            )
+        return _saved(made, out)
+
+
+def mix(
+    members: Sequence[str | Path],
+    *,
+    valid: str | Path | Sources,
+    out: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 1,
+    overwrite: bool = False,
+    command: str | None = None,
+    report: Report = _silent,
+) -> Model:
+    """Mix models linearly, the weights tuned by EM on the text `valid`.
+
+    A member is a directory, or `cache` (`cache:decay=0.998`, `cache:window=200`): what was just read.
+    """
+    from elman.mixture import fit_mixture
+
+    begin = time.perf_counter()
+    sections = _sections(settings or {})
+    _refuse(sections, ("data", "train"), "a mixture")
+    with _reserved(out, overwrite=overwrite), tempfile.TemporaryDirectory(prefix="elman-") as folder:
+        parts = [_cache(str(member)) or load(member) for member in members]
+        models = [part for part in parts if isinstance(part, Model)]
+        _check_alike(models)
+        first = models[0]
+        configs = [part.record.model if isinstance(part, Model) else part for part in parts]
+        mixture_config = config.make(MixtureConfig, {**sections["model"], "members": configs}, section="model")
+        vocab_size, reset_lines = first.record.vocab_size, first.record.data.reset_lines
+        lms = [
+            part.lm
+            if isinstance(part, Model)
+            else build.restore(part, {}, vocab_size=vocab_size, reset_lines=reset_lines)
+            for part in parts
+        ]
+        corpus = read_corpus(sources_of(valid), first.tokenizer, first.record.data, directory=Path(folder))
+        notes = _Notes(report)
+        lm = fit_mixture(mixture_config, lms, corpus.ids, reset_lines=reset_lines, report=notes)
+        changes = {"model": mixture_config, "seed": seed, "command": command, "notes": tuple(notes.said)}
+        made = Model(first.record.model_copy(update=changes), first.tokenizer, lm)
+        return _saved(_finished(made, corpus, begin), out)
+
+
+def import_arpa(
+    path: str | Path,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    command: str | None = None,
+    report: Report = _silent,
+) -> Model:
+    """Make a model of an ARPA file, which scores as the tool that made it would."""
+    from elman.counts.arpa import read_arpa
+
+    begin = time.perf_counter()
+    with _reserved(out, overwrite=overwrite):
+        tokens, lm = read_arpa(Path(path))
+        tokenizer = Tokenizer(Recipe("space", list(tokens), None))
+        record = store.Record(
+            vocab_size=tokenizer.vocab_size,
+            data=DataConfig.model_validate({"units": "space", "reset_lines": True}),
+            model=KneserNeyConfig.model_validate({"order": lm.order}),
+            seed=0,
+            seconds=round(time.perf_counter() - begin, 3),
+            command=command,
+        )
+        return _saved(Model(record, tokenizer, lm), out)
+
+
+def plan(
+    model: str | None,
+    *,
+    units: str | None,
+    reset_lines: bool | None,
+    settings: Mapping[str, Any] | None,
+    recipe: str | Path | None,
+) -> tuple[DataConfig, ModelConfig]:
+    """The settings of data and model from all the places they may come from, checked before any work is done."""
+    given = _sections(settings or {})
+    flags = {("data", "units"): units, ("data", "reset_lines"): reset_lines, ("model", "family"): model}
+    for (section, key), value in flags.items():
+        if value is not None and given[section].setdefault(key, value) != value:
+            raise UsageError(f"{section}.{key} is given twice: {value} and {given[section][key]}")
+    base = config.parse_settings([], Path(recipe)) if recipe is not None else {}
+    merged = {section: {**base.get(section, {}), **values} for section, values in given.items()}
+    family = merged["model"].setdefault("family", DEFAULT_FAMILY)
+    records = config.families()
+    if family not in records:
+        close = difflib.get_close_matches(str(family), records, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]}?" if close else f"models: {', '.join(records)}"
+        raise UsageError(f"there is no model {family!r}", hint=hint)
+    _refuse(merged, ("train",), f"{family}, which counts")
+    return (
+        config.make(DataConfig, merged["data"], section="data"),
+        config.make(records[family], merged["model"], section="model"),
+    )
+
+
+def _sections(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """{"model.order": 5} as {"model": {"order": 5}}, with a place for every section."""
+    sections = config.parse_settings([])
+    for name, value in settings.items():
+        section, _, key = name.partition(".")
+        if section not in sections or not key:
+            raise UsageError(f"{name!r} is not of the form section.key", hint=f"sections: {', '.join(sections)}")
+        sections[section][key] = value
+    return sections
+
+
+def _refuse(sections: Mapping[str, Mapping[str, Any]], names: Sequence[str], what: str) -> None:
+    for name in names:
+        for key in sections[name]:
+            raise UsageError(f"{name}.{key} does not apply to {what}", hint=f"leave {name}.{key} out")
+
+
+def _cache(member: str) -> CacheConfig | None:
+    name, _, options = member.partition(":")
+    if name != "cache":
+        return None
+    pairs = [option.partition("=") for option in options.split(",") if option]
+    cache: CacheConfig = config.make(CacheConfig, {key: value for key, _, value in pairs}, section="cache")
+    return cache
+
+
+def _check_alike(models: Sequence[Model]) -> None:
+    """Members must mean the same by a token and by a line, or their probabilities are not of one thing."""
+    if not models:
+        raise UsageError("a mixture of caches alone knows nothing", hint="give at least one model directory")
+    first = models[0]
+    for other in models[1:]:
+        if other.tokenizer.fingerprint != first.tokenizer.fingerprint:
+            raise DataError(
+                f"{other.directory} and {first.directory} have different vocabularies",
+                hint="train the members on the same text with the same --units",
+            )
+        if other.record.data.reset_lines != first.record.data.reset_lines:
+            raise DataError(
+                f"{other.directory} and {first.directory} do not read lines the same way",
+                hint="train all members with --reset-lines, or none",
+            )
+
+
+class _Notes:
+    """Passes on what is said, and remembers it for the record."""
+
+    def __init__(self, report: Report) -> None:
+        self.said: list[str] = []
+        self._report = report
+
+    def __call__(self, message: str) -> None:
+        self.said.append(message)
+        self._report(message)
+
+
+@contextlib.contextmanager
+def _reserved(out: str | Path | None, *, overwrite: bool) -> Iterator[None]:
+    with store.reserve(Path(out), overwrite=overwrite) if out is not None else contextlib.nullcontext():
+        yield
+
+
+def _finished(made: Model, heldout: Corpus | None, begin: float) -> Model:
+    """With its numbers on the held-out text and the time it took."""
+    valid = None
+    if heldout is not None:
+        valid = made.evaluate_blocks(heldout.blocks(EVALUATION_TOKENS), seed=made.record.seed)
+    changes = {"valid": valid, "seconds": round(time.perf_counter() - begin, 3)}
+    return replace(made, record=made.record.model_copy(update=changes))
+
+
+def _saved(made: Model, out: str | Path | None) -> Model:
+    """The same model, saved and read back from its files, where there is a place for it."""
+    if out is None:
+        return made
+    metrics = [{"split": "valid", **made.record.valid}] if made.record.valid else []
+    store.save(Path(out), made.record, tokenizer=made.tokenizer, lm=made.lm, metrics=metrics)
+    return load(out, verify=False)
+
+
+def _source(corpus: Corpus) -> store.Source:
+    return store.Source(
+        fingerprint=corpus.fingerprint, lines=corpus.num_lines, tokens=len(corpus.ids), bytes=corpus.num_bytes
+    )
+
+
+def parse_duration(value: str | float) -> float:
+    """Seconds: `90`, `90s`, `10m`, `1.5h`, `1h30m`."""
+    if isinstance(value, int | float) or re.fullmatch(r"\d+(\.\d+)?", value):
+        seconds = float(value)
+    else:
+        if not re.fullmatch(r"(\d+(\.\d+)?[hms])+", value):
+            raise UsageError(f"{value!r} is no duration", hint="for example 90s, 10m or 1h30m")
+        unit_seconds = {"h": 3600, "m": 60, "s": 1}
+        seconds = sum(float(number) * unit_seconds[unit] for number, unit in re.findall(r"([\d.]+)([hms])", value))
+    if not 0 < seconds < float("inf"):
+        raise UsageError(f"a budget of {value} is no time at all", hint="for example 90s, 10m or 1h30m")
+    return seconds
+
+
+def parse_size(value: str | int) -> int:
+    """Bytes: `4G`, `500M`, `1.5GB`, or a plain number."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)(i?[bB])?", str(value))
+    if not found:
+        raise UsageError(f"{value!r} is no amount of memory", hint="for example 500M or 4G")
+    return int(float(found[1]) * 1024 ** " kmgt".index(found[2].lower() or " "))

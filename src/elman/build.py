@@ -1,0 +1,99 @@
+"""From settings to a model: the only place that lists the families. A new family is one more case here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from elman.config import (
+    BigramConfig,
+    CacheConfig,
+    Config,
+    KneserNeyConfig,
+    MixtureConfig,
+    NgramConfig,
+    SnmConfig,
+    UniformConfig,
+    UnigramConfig,
+)
+from elman.counts.cache import CacheModel
+from elman.counts.fit import fit_counts, restore_counts
+from elman.counts.scratch import Scratch
+from elman.errors import UsageError
+from elman.lm import Array, FreeModel
+
+
+class Saveable(FreeModel[Any], Protocol):
+    """A model that can be saved: everything but its settings is in its tensors."""
+
+    def tensors(self) -> dict[str, Array]:
+        """Every array that `restore` needs."""
+
+
+def fit(
+    config: Config,
+    ids: Array,
+    *,
+    vocab_size: int,
+    reset_lines: bool,
+    heldout_ids: Array | None,
+    scratch: Scratch,
+    report: Callable[[str], None],
+) -> Saveable:
+    """A model made from a stream of ids. It may live in the scratch's files: save it before they go."""
+    match config:
+        case SnmConfig():
+            from elman.counts.snm import fit_snm
+
+            return fit_snm(
+                config,
+                ids,
+                vocab_size=vocab_size,
+                reset_lines=reset_lines,
+                heldout_ids=heldout_ids,
+                report=report,
+            )
+        case CacheConfig():
+            raise UsageError("a cache is no model of its own", hint="elman mix DIR cache --valid F --out DIR")
+        case MixtureConfig():
+            raise UsageError("a mixture is not trained from text", hint="elman mix DIR DIR --valid F --out DIR")
+        case UniformConfig() | UnigramConfig() | BigramConfig() | NgramConfig() | KneserNeyConfig():
+            return fit_counts(
+                config,
+                ids,
+                vocab_size=vocab_size,
+                reset_lines=reset_lines,
+                scratch=scratch,
+                heldout_ids=heldout_ids,
+                report=report,
+            )
+        case _:
+            raise TypeError(f"no family has settings of type {type(config).__name__}")
+
+
+def restore(config: Config, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool) -> Saveable:
+    """The model that was saved with these settings and tensors."""
+    match config:
+        case SnmConfig():
+            from elman.counts.snm import SnmModel
+
+            return SnmModel.from_tensors(config, tensors, vocab_size=vocab_size, reset_lines=reset_lines)
+        case CacheConfig():
+            return CacheModel.from_tensors(config, tensors, vocab_size=vocab_size, reset_lines=reset_lines)
+        case MixtureConfig():
+            from elman.mixture import Mixture
+
+            members = [
+                restore(member, within(tensors, f"members.{i}."), vocab_size=vocab_size, reset_lines=reset_lines)
+                for i, member in enumerate(config.members)
+            ]
+            return Mixture.from_tensors(config, members, tensors)
+        case UniformConfig() | UnigramConfig() | BigramConfig() | NgramConfig() | KneserNeyConfig():
+            return restore_counts(config, tensors, vocab_size=vocab_size, reset_lines=reset_lines)
+        case _:
+            raise TypeError(f"no family has settings of type {type(config).__name__}")
+
+
+def within(tensors: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """The tensors whose names begin so, without that beginning."""
+    return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}

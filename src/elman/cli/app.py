@@ -1,0 +1,172 @@
+"""From arguments to an exit code: the list of verbs, and what becomes of every way in which one can end.
+
+typer only parses: a verb is called after typer has returned, so that signals, closed pipes and errors are ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from elman import __version__
+from elman.cli import demo, evaluate, export, generate, import_, info, mix, next_, score, terminal, train
+from elman.errors import ElmanError
+
+INTERRUPTED, TERMINATED, CLOSED_PIPE = 128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGPIPE
+
+
+class Terminated(BaseException):
+    """SIGTERM came; everything is cleaned up on the way out, as for Ctrl-C."""
+
+
+def make_app() -> typer.Typer:
+    """The command line as typer sees it."""
+    app = typer.Typer(
+        name="elman",
+        help="Train, compare, explain and serve language models, from counts to attention.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_top)
+    verbs: dict[str, Callable[..., None]] = {
+        "demo": demo.demo,
+        "train": train.train,
+        "evaluate": evaluate.evaluate,
+        "score": score.score,
+        "generate": generate.generate,
+        "next": next_.next_symbols,
+        "mix": mix.mix,
+        "export": export.export,
+        "import": import_.import_model,
+        "info": info.info,
+    }
+    for name, verb in verbs.items():
+        app.command(name, no_args_is_help=name != "demo")(_deferred(verb))
+    return app
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"elman {__version__}")
+        raise typer.Exit
+
+
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    pass
+
+
+def _deferred(verb: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+    """A verb that, called by typer, gives back the call instead of doing it."""
+
+    @functools.wraps(verb)
+    def defer(**arguments: Any) -> Callable[[], None]:
+        return functools.partial(verb, **arguments)
+
+    return defer
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Do what the arguments say. -> the exit code"""
+    try:
+        with _sigterm_raises():
+            call = make_app()(args=list(arguments), prog_name="elman", standalone_mode=False)
+            if callable(call):
+                call()
+            sys.stdout.flush()
+        return call if isinstance(call, int) else 0
+    except typer.TyperException as error:
+        return _usage_error(error)
+    except ElmanError as error:
+        terminal.fail(error.what, error.hint)
+        return error.exit_code
+    except KeyboardInterrupt:
+        terminal.say("stopped by Ctrl-C")
+        return INTERRUPTED
+    except Terminated:
+        terminal.say("stopped by SIGTERM")
+        return TERMINATED
+    except BrokenPipeError:
+        _silence_stdout()
+        return CLOSED_PIPE
+    except MemoryError:
+        terminal.fail("out of memory", "use a smaller model or fewer data; --memory limits what counting may use")
+        return 1
+    except OSError as error:
+        return _system_error(error)
+    except Exception as error:
+        return _bug(error)
+
+
+def _usage_error(error: typer.TyperException) -> int:
+    """What typer did not understand, in the one form errors have here."""
+    message = getattr(error, "format_message", lambda: str(error))().strip()
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":  # `elman` or `elman train` alone: the help is the message
+        print(message, file=sys.stderr)
+        return 2
+    what, _, nearest = (
+        message.replace(" (Possible options: ", ". Did you mean ").rstrip(".?)").partition(". Did you mean ")
+    )
+    hint = f"did you mean {nearest}?" if nearest else f"see {context.command_path} --help" if context else None
+    terminal.fail(what[:1].lower() + what[1:], hint)
+    return 2
+
+
+def _system_error(error: OSError) -> int:
+    """An error of the system that no room of ours made a message of: a full disk under stdout, say."""
+    place = f" {error.filename}" if error.filename else ""
+    terminal.fail(f"{(error.strerror or str(error)).lower()}{place}")
+    _silence_stdout()
+    return 74 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO) else 1
+
+
+def _bug(error: Exception) -> int:
+    """Our own mistake: the traceback is for whoever asks for it."""
+    if os.environ.get("ELMAN_DEBUG"):
+        traceback.print_exception(error)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    terminal.fail(
+        f"a bug in elman: {type(error).__name__}: {error} ({Path(place.filename).name} line {place.lineno})",
+        "please report it with the output of the same command under ELMAN_DEBUG=1",
+    )
+    return 1
+
+
+@contextlib.contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    def stop(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one does not wait
+        raise Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread: nobody can send it to us
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _silence_stdout() -> None:
+    """Nobody reads any more: what is still in the buffer must not raise again when Python flushes it at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,7 @@
+"""`elman demo`."""
+
+from __future__ import annotations
+
+
+def demo() -> None:
+    """Stub."""

@@ -1,0 +1,26 @@
+"""`elman export`: a model in a format that other tools read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from elman.cli import terminal
+from elman.cli.options import ModelDirectory, NoVerify
+
+
+def export(
+    directory: ModelDirectory,
+    format: Annotated[Literal["arpa"], typer.Option("--format", help="arpa: n-grams for KenLM, SRILM and others.")],  # noqa: A002
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="The file to write.", show_default=False)],
+    no_verify: NoVerify = False,
+) -> None:
+    """Write a model in a format that other tools read."""
+    from elman.api import load
+
+    model = load(directory, verify=not no_verify)
+    with terminal.status(f"writing {out}"):
+        model.export(out, format=format)
+    terminal.say(f"wrote {out} ({terminal.size(out.stat().st_size)})")

@@ -1,0 +1,115 @@
+"""`elman generate`: text from a model, streamed."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from elman.cli import terminal
+from elman.cli.options import Json, ModelDirectory, NoVerify
+from elman.errors import UsageError
+
+if TYPE_CHECKING:
+    from elman.api import Model
+
+
+def generate(
+    directory: ModelDirectory,
+    prompt: Annotated[str, typer.Option("--prompt", "-p", metavar="TEXT", help="The text to continue.")] = "",
+    tokens: Annotated[int, typer.Option("--tokens", "-n", min=1, metavar="N", help="At most so many tokens.")] = 100,
+    samples: Annotated[int, typer.Option(min=1, metavar="N", help="How many continuations.")] = 1,
+    temperature: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="T", help="Below 1 safer, above 1 wilder, 0 the likeliest. [default: 1]"),
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(min=1, metavar="K", help="Only the K likeliest symbols.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(min=0, max=1, metavar="P", help="Only the likeliest symbols that make up P.")
+    ] = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="The likeliest line a beam of N finds, not a chance one.")
+    ] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="End before this text. May be repeated.")
+    ] = None,
+    forbid: Annotated[
+        list[str] | None, typer.Option(metavar="SYMBOL", help="Never write this. May be repeated.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Seed of the chance. [default: a new one, printed]")
+    ] = None,
+    json: Json = False,
+    no_verify: NoVerify = False,
+) -> None:
+    """Write text that continues a prompt."""
+    from elman.api import load
+
+    stop, forbid = stop or [], forbid or []
+    model = load(directory, verify=not no_verify)
+    if beam is not None:
+        given = {
+            "--temperature": temperature,
+            "--top-k": top_k,
+            "--top-p": top_p,
+            "--seed": seed,
+            "--stop": stop or None,
+        }
+        for flag, value in given.items():
+            if value is not None:
+                raise UsageError(f"{flag} does not apply to --beam", hint="a beam leaves nothing to chance")
+        _search(model, prompt, beam=beam, tokens=tokens, samples=samples, forbid=forbid, json=json)
+        return
+    from elman.shaping import Shaping
+
+    shaping = Shaping(1.0 if temperature is None else temperature, top_k, top_p, model.token_ids(forbid))
+    _sample(model, prompt, tokens=tokens, samples=samples, shaping=shaping, stop=stop, seed=seed, json=json)
+
+
+def _sample(
+    model: Model,
+    prompt: str,
+    *,
+    tokens: int,
+    samples: int,
+    shaping: Shaping,
+    stop: list[str],
+    seed: int | None,
+    json: bool,
+) -> None:
+    import numpy as np
+
+    if seed is None:
+        seed = int(np.random.SeedSequence().generate_state(1)[0])
+    texts = []
+    for number in range(samples):
+        rng = np.random.default_rng([seed, number] if number else seed)
+        pieces = model.stream(prompt, tokens=tokens, shaping=shaping, rng=rng, stop=stop)
+        if json:
+            texts.append("".join(pieces))
+            continue
+        if sys.stdout.isatty() and sys.stderr.isatty() and prompt:
+            print(terminal.dim(terminal.escape(prompt)), end="", file=sys.stderr, flush=True)
+        for piece in pieces:
+            print(terminal.escape_if_terminal(piece), end="", flush=True)
+        print(flush=True)
+    if json:
+        terminal.print_json({"prompt": prompt, "texts": texts, "seed": seed})
+    else:
+        terminal.say(f"seed {seed}")
+
+
+def _search(model: Model, prompt: str, *, beam: int, tokens: int, samples: int, forbid: list[str], json: bool) -> None:
+    found = model.beam(prompt, width=beam, tokens=tokens, n_best=samples, forbid=forbid)
+    if json:
+        terminal.print_json(
+            {"prompt": prompt, "texts": [text for text, _ in found], "nats": [nats for _, nats in found]}
+        )
+        return
+    for text, _ in found:
+        print(terminal.escape_if_terminal(text))
+
+
+if TYPE_CHECKING:
+    from elman.shaping import Shaping

@@ -1,0 +1,28 @@
+"""`elman import`: a model made by another tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elman.cli import terminal
+from elman.cli.options import Json, OutDirectory, Overwrite
+
+
+def import_model(
+    file: Annotated[Path, typer.Argument(metavar="FILE.arpa", help="An ARPA file, plain or .gz.", show_default=False)],
+    out: OutDirectory,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """Make a model of an ARPA file from KenLM, SRILM or elman."""
+    from elman.api import import_arpa
+
+    with terminal.status(f"reading {file}") as report:
+        model = import_arpa(file, out=out, overwrite=overwrite, command=terminal.command(), report=report)
+    if json:
+        terminal.print_json(model.info())
+    else:
+        terminal.say(f"{out}: {model.record.model.family} of {model.record.vocab_size:,} symbols")

@@ -1,0 +1,46 @@
+"""`elman mix`: several models as one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from elman.cli import terminal
+from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings
+
+
+def mix(
+    members: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DIR",
+            help="Model directories; 'cache' (or cache:decay=0.998, cache:window=200) is what was just read.",
+            show_default=False,
+        ),
+    ],
+    valid: Annotated[str, typer.Option(metavar="FILE", help="The text the weights are tuned on.", show_default=False)],
+    out: OutDirectory,
+    settings: Settings = None,
+    seed: Seed = 1,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """Mix models linearly, with weights tuned by EM on held-out text.
+
+    --set model.bucketed=true has a set of weights for each bucket of how often the history was seen.
+    """
+    from elman.api import mix as mix_models
+
+    with terminal.status("mixing") as report:
+        made = mix_models(
+            members,
+            valid=valid,
+            out=out,
+            settings=terminal.parse_pairs(settings),
+            seed=seed,
+            overwrite=overwrite,
+            command=terminal.command(),
+            report=report,
+        )
+    terminal.print_made(made, json=json)

@@ -1,0 +1,30 @@
+"""`elman next`: the next-symbol distribution."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from elman.cli import terminal
+from elman.cli.options import Json, ModelDirectory, NoVerify
+
+
+def next_symbols(
+    directory: ModelDirectory,
+    prompt: Annotated[str, typer.Argument(help="The text so far; '' for the very beginning.", show_default=False)],
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many symbols to show.")] = 10,
+    json: Json = False,
+    no_verify: NoVerify = False,
+) -> None:
+    """Show the likeliest next symbols and their probabilities."""
+    from elman.api import load
+
+    model = load(directory, verify=not no_verify)
+    found = model.next(prompt, k=k)
+    if json:
+        rows = [{"token": token, "probability": probability} for token, probability in found]
+        terminal.print_json({"prompt": prompt, "next": rows})
+        return
+    for token, probability in found:
+        print(f"{probability:.6f}\t{terminal.escape(token, keep='')}")

@@ -1,0 +1,48 @@
+"""`elman score`: what each line costs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elman.cli import terminal
+from elman.cli.options import ModelDirectory, NoVerify
+
+
+def score(
+    context: typer.Context,
+    directory: ModelDirectory,
+    file: Annotated[Path | None, typer.Argument(help="The text; - or nothing is stdin.", show_default=False)] = None,
+    per_token: Annotated[
+        bool, typer.Option("--per-token", help="Behind the three numbers every token and its nats.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    no_verify: NoVerify = False,
+) -> None:
+    """Score each line alone: nats, tokens and perplexity, tab-separated, a line for a line."""
+    if file is None and sys.stdin.isatty():
+        terminal.show_help(context)
+    from elman.api import load
+
+    model = load(directory, verify=not no_verify)
+    for scores in model.score_lines("-" if file is None else file):
+        for found in scores:
+            if json:
+                tokens = {"per_token": found.per_token} if per_token else {}
+                terminal.print_json(
+                    {"nats": found.nats, "tokens": found.tokens, "perplexity": found.perplexity, **tokens}
+                )
+                continue
+            columns = [f"{found.nats:.6f}", str(found.tokens), f"{found.perplexity:.4f}"]
+            if per_token:
+                columns += [column for token, nats in found.per_token for column in (_cell(token), f"{nats:.6f}")]
+            print("\t".join(columns))
+        sys.stdout.flush()
+
+
+def _cell(token: str) -> str:
+    """A token that breaks no table."""
+    return terminal.escape(token, keep="")

@@ -1,0 +1,153 @@
+"""What is printed and how: results on stdout, messages on stderr, colour and bars only on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from elman.errors import UsageError
+
+if TYPE_CHECKING:
+    from elman.api import Model
+
+SCHEMA_VERSION = 1  # of what --json prints; a key may be added without a new number, never removed
+
+
+def is_fancy(stream: IO[str]) -> bool:
+    """Whether colour and moving bars make sense there (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def say(message: str) -> None:
+    """A message for the person at the terminal; never part of a result."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def fail(what: str, hint: str | None = None) -> None:
+    """Why it did not work, and what to do."""
+    red, dim, plain = ("\x1b[1;31m", "\x1b[2m", "\x1b[0m") if is_fancy(sys.stderr) else ("", "", "")
+    say(f"{red}error:{plain} {escape(what)}")
+    if hint:
+        say(f"{dim}hint:{plain}  {escape(hint)}" if plain else f"hint: {escape(hint)}")
+
+
+def dim(text: str) -> str:
+    """Set back from the rest, on a terminal."""
+    return f"\x1b[2m{text}\x1b[0m" if is_fancy(sys.stderr) else text
+
+
+def print_json(result: Mapping[str, Any]) -> None:
+    """One JSON object on one line, its schema named."""
+    print(json.dumps({"schema_version": SCHEMA_VERSION, **result}, ensure_ascii=False, allow_nan=False))
+
+
+def print_record(record: Mapping[str, Any]) -> None:
+    """A record as lines of `key value`; what is None is left out."""
+    width = max(map(len, record), default=0)
+    for key, value in record.items():
+        if value is not None:
+            print(f"{key:<{width}}  {number(value)}")
+
+
+def number(value: object) -> str:
+    """A value as people write it."""
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.2f}" if abs(value) >= 10 else f"{value:.4f}"
+        case _:
+            return escape(str(value))
+
+
+def size(num_bytes: int) -> str:
+    """A number of bytes as people write it."""
+    amount = float(num_bytes)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def escape(text: str, *, keep: str = "\n\t") -> str:
+    """The text with control characters made visible: a corpus must not be able to steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text)
+
+
+def escape_if_terminal(text: str) -> str:
+    """Escaped for people, untouched for programs."""
+    return escape(text) if sys.stdout.isatty() else text
+
+
+@contextlib.contextmanager
+def status(message: str) -> Iterator[Callable[[str], None]]:
+    """While something takes long: a spinner with the time on a terminal, plain lines of messages elsewhere.
+
+    What the block reports through the function it is given stays on the screen.
+    """
+    if not is_fancy(sys.stderr):
+        yield say
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(message)
+
+        def report(note: str) -> None:
+            progress.console.print(escape(note), markup=False, highlight=False)
+
+        yield report
+
+
+def command() -> str:
+    """The command that was given, as it can be given again."""
+    return shlex.join(["elman", *sys.argv[1:]])
+
+
+def parse_pairs(pairs: Iterable[str] | None) -> dict[str, str]:
+    """`section.key=value` pairs as settings."""
+    found = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals or "." not in key:
+            raise UsageError(f"--set {pair} is not of the form section.key=value", hint="for example model.order=5")
+        found[key] = value
+    return found
+
+
+def limit_threads(threads: int | None) -> None:
+    """Before numpy is there: the libraries below it read their number of threads only once."""
+    if threads is not None:
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+            os.environ[name] = str(threads)
+
+
+def show_help(context: typer.Context) -> NoReturn:
+    """Help instead of waiting for somebody to type a corpus."""
+    say(context.get_help())
+    raise UsageError("nothing to read: stdin is the terminal", hint="give a file, or - to type")
+
+
+def print_made(model: Model, *, json: bool) -> None:
+    """What was made: its numbers, and where it is."""
+    found = model.info()
+    if json:
+        print_json(found)
+        return
+    rows = {key: found[key] for key in ("model", "units", "vocab_size", "bytes", "seconds", "seed")}
+    print_record({**rows, **(found["valid"] or {}), "signature": found["signature"]})
+    say(f"saved in {found['directory']}")

@@ -1,0 +1,75 @@
+"""`elman train`: a model from text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elman.cli import terminal
+from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings
+
+
+def train(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="lm: a language model.", show_default=False)],
+    data: Annotated[
+        list[str],
+        typer.Argument(metavar="DATA", help="Text, .gz, JSONL, directories; - is stdin.", show_default=False),
+    ],
+    out: OutDirectory,
+    valid: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Held-out text; 'none' for none. [default: the last part of DATA]"),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="uniform, unigram, bigram, ngram, kn, mkn, snm. [default: mkn]"),
+    ] = None,
+    units: Annotated[
+        str | None,
+        typer.Option(metavar="U", help="space, word, char, byte or bpe:8000. [default: looks at the data]"),
+    ] = None,
+    reset_lines: Annotated[
+        bool, typer.Option("--reset-lines", help="Read each line alone instead of all as one stream.")
+    ] = False,
+    budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help="At most so long, like 10m; counting takes what it needs.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Count within so much memory, like 4G, and on disk beyond it.")
+    ] = None,
+    settings: Settings = None,
+    recipe: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Settings in a file; --set wins.")] = None,
+    seed: Seed = 1,
+    threads: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads. [default: all cores]")] = None,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """Train a model on text.
+
+    A setting that is not a flag is given by --set: model.order=5, model.smoothing=witten-bell, data.min_count=3.
+    """
+    terminal.limit_threads(threads)
+    from elman.api import train as train_model
+
+    with terminal.status(f"training {model or 'mkn'}") as report:
+        made = train_model(
+            task,
+            data,
+            out=out,
+            model=model,
+            valid=valid,
+            units=units,
+            reset_lines=reset_lines or None,
+            budget=budget,
+            memory=memory,
+            settings=terminal.parse_pairs(settings),
+            recipe=recipe,
+            seed=seed,
+            threads=threads,
+            overwrite=overwrite,
+            command=terminal.command(),
+            report=report,
+        )
+    terminal.print_made(made, json=json)
