@@ -157,7 +157,7 @@ class WindowConfig(Config):
     window: int = Field(5, ge=1, le=1000)  # words of history
     hidden: int = Field(256, ge=1)
     layers: int = Field(1, ge=0)  # 0 with direct connections is the log-bilinear way
-    embedding: int | None = Field(None, ge=1)  # hidden / 4 if not given, or what the vectors have
+    embedding: int | None = Field(None, ge=1)  # 128 if not given, or what the vectors have
     activation: Literal["tanh", "sigmoid", "relu"] = "tanh"
     skip: Skip = "none"
     direct: bool = False  # the words also reach the output past the hidden layers
@@ -166,7 +166,7 @@ class WindowConfig(Config):
     projection: int | None = Field(None, ge=1)
     head: Head = "full"
     cutoffs: Integers = ()
-    tail_shrink: float = Field(4.0, ge=1)
+    tail_shrink: float | None = Field(None, ge=1)
     vectors: str | None = None
     tune_vectors: bool = True
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -174,6 +174,12 @@ class WindowConfig(Config):
     dropout_layers: float | None = Field(None, ge=0, lt=1)
     dropout_output: float | None = Field(None, ge=0, lt=1)
     dropout_embedding: float = Field(0.0, ge=0, lt=1)
+    dropout_tail: float = Field(0.0, ge=0, lt=1)
+
+    def rate(self, place: Literal["input", "layers", "output"]) -> float:
+        """How much is dropped there."""
+        own: float | None = getattr(self, f"dropout_{place}")
+        return self.dropout if own is None else own
 
     @model_validator(mode="after")
     def _all_apply(self) -> Self:
@@ -200,7 +206,7 @@ class RecurrentConfig(Config):
     projection: int | None = Field(None, ge=1)  # a narrower layer before the output
     head: Head = "full"
     cutoffs: Integers = ()  # adaptive only: ranks at which a rarer cluster begins; by the cost rule if not given
-    tail_shrink: float = Field(4.0, ge=1)  # adaptive only: each rarer cluster is so many times narrower
+    tail_shrink: float | None = Field(None, ge=1)  # adaptive only: each rarer cluster so many times narrower; 4, tied 1
     vectors: str | None = None  # word2vec or GloVe text, the input words' vectors
     tune_vectors: bool = True
     dropout: float = Field(0.0, ge=0, lt=1)  # the three below where they are not given
@@ -208,9 +214,15 @@ class RecurrentConfig(Config):
     dropout_layers: float | None = Field(None, ge=0, lt=1)  # between layers
     dropout_output: float | None = Field(None, ge=0, lt=1)
     dropout_embedding: float = Field(0.0, ge=0, lt=1)  # of whole words, for a whole step
+    dropout_tail: float = Field(0.0, ge=0, lt=1)  # adaptive only: inside the clusters of rarer words
     weight_drop: float = Field(0.0, ge=0, lt=1)  # of recurrent weights (Merity et al. 2018)
     activation_penalty: float = Field(0.0, ge=0)  # AR: large outputs
     temporal_penalty: float = Field(0.0, ge=0)  # TAR: outputs that change quickly
+
+    def rate(self, place: Literal["input", "layers", "output"]) -> float:
+        """How much is dropped there."""
+        own: float | None = getattr(self, f"dropout_{place}")
+        return self.dropout if own is None else own
 
     @model_validator(mode="after")
     def _all_apply(self) -> Self:
@@ -229,12 +241,12 @@ def _check_net(config: WindowConfig | RecurrentConfig) -> None:
         raise ValueError("dropout_layers is between layers, and there are not two")
     if config.vectors is None and not config.tune_vectors:
         raise ValueError("tune_vectors=false needs vectors=FILE")
-    if config.head != "adaptive" and (config.cutoffs or config.tail_shrink != 4.0):
-        raise ValueError("cutoffs and tail_shrink are for head=adaptive")
+    if config.head != "adaptive" and (config.cutoffs or config.tail_shrink or config.dropout_tail):
+        raise ValueError("cutoffs, tail_shrink and dropout_tail are for head=adaptive")
     if any(low >= high for low, high in zip((0, *config.cutoffs), config.cutoffs, strict=False)):
         raise ValueError("cutoffs are ranks that rise, like 1000,4000")
-    if config.tied and config.head == "adaptive":
-        raise ValueError("tied is for head=full: the clusters of an adaptive head have narrower vectors of their own")
+    if config.tied and config.tail_shrink not in (None, 1):
+        raise ValueError("tied words are as wide at the output as at the input: tail_shrink must be 1")
     if config.tied and not config.tune_vectors:
         raise ValueError("tied words would be frozen at the output too; leave out tied or tune_vectors=false")
     if config.tied and config.projection is not None and config.embedding not in (None, config.projection):

@@ -1,7 +1,7 @@
 """What every net does alike: predict, advance, score and join over states, and the loss.
 
-A family says what it carries from token to token (`start_training`) and how it reads on (`_read`).
-T tokens · B rows · P features, as the output head reads them · V vocabulary
+A family says what its layers are (`_build_stack`), what it carries from token to token (`start_training`) and how it
+reads on (`_read`). T tokens · B rows · P features, as the output head reads them · V vocabulary
 """
 
 from __future__ import annotations
@@ -10,29 +10,34 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, Self
+from operator import itemgetter
+from typing import Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Linear, Module
 
-from elman.errors import DataError
+from elman.config import RecurrentConfig, WindowConfig
+from elman.errors import DataError, UsageError
 from elman.lm import Array, map_state, num_rows, select
 from elman.models.trainable import Loss
 from elman.nets.embedding import Embedding
-from elman.nets.full_head import FullHead
+from elman.nets.heads import build_head
+from elman.nets.layer import draw_weights
+from elman.nets.stack import Stack
 from elman.text.vocabulary import EOS_ID
 
 Carried = tuple[Tensor, ...]  # batch on axis 0 of each
+C = TypeVar("C", WindowConfig, RecurrentConfig)
 
-# Tokens of all rows together that `score` reads at once: large enough for the matrix products, small enough to hold.
+# Tokens of all rows together that `score` reads at once: enough for the matrix products, little enough to hold.
 SCORE_TOKENS = 4096
 
 
 @dataclass(frozen=True)
 class NeuralState:
-    """What was carried on, and what the output head reads to predict the next token."""
+    """What is carried on, and what the output head reads to predict the next token."""
 
     carried: Carried
     features: Tensor  # (B, P)
@@ -41,22 +46,54 @@ class NeuralState:
 class Reading(NamedTuple):
     """What reading some tokens came to."""
 
-    features_TBP: Tensor
+    features: Tensor  # (T, B, P)
     carried: Carried
     penalty: Tensor | None
 
 
-class NeuralModel(Module):
-    """A net as a `FreeModel` and a `Trainable`. The start symbol is the end of a line, in both ways of reading."""
+class NeuralModel(Module, Generic[C]):
+    """A net as a `FreeModel` and a `Trainable`. Its start symbol is the end of a line, in both ways of reading.
 
-    embedding: Embedding
-    projection: Linear | None
-    head: FullHead
+    vectors: (V, E), the input words' vectors to begin with, NaN for words without one. counts: (V,), how often each
+    word was seen; an adaptive head needs them. Without `rng` all weights are zero, to be loaded. The model's own
+    `config` is the given one with every size filled in: what has to be kept to build it again.
+    """
 
-    def __init__(self, *, vocab_size: int, reset_lines: bool) -> None:
+    def __init__(
+        self,
+        config: C,
+        *,
+        vocab_size: int,
+        reset_lines: bool,
+        rng: torch.Generator | None,
+        counts: Array | None = None,
+        vectors: Array | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         super().__init__()
         self.vocab_size = vocab_size
         self.reset_lines = reset_lines
+        width = _embedding_width(config, vectors)
+        self.embedding = Embedding(vocab_size, width, is_frozen=not config.tune_vectors, dtype=dtype)
+        self.config: C = config.model_copy(update={"embedding": width})
+        self.stack = self._build_stack(dtype)
+        outputs = self._output_width()
+        features = width if config.tied else config.projection or outputs
+        has_projection = config.projection is not None or features != outputs
+        self.projection = Linear(outputs, features, dtype=dtype) if has_projection else None
+        tied = self.embedding.weight if config.tied else None
+        self.head, cutoffs = build_head(self.config, features, vocab_size, counts=counts, tied=tied, dtype=dtype)
+        self.config = self.config.model_copy(update={"cutoffs": cutoffs})
+        if rng is not None:
+            self._initialise(rng, vectors)
+
+    @abstractmethod
+    def _build_stack(self, dtype: torch.dtype) -> Stack:
+        """The layers between the words and the output."""
+
+    @abstractmethod
+    def _output_width(self) -> int:
+        """How wide what comes out of them is."""
 
     @abstractmethod
     def start_training(self, rows: int) -> Carried:
@@ -111,7 +148,7 @@ class NeuralModel(Module):
     def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, state: Carried) -> tuple[Loss, Carried]:
         """See `Trainable`."""
         reading = self._read(inputs.t(), state, is_noisy=self.training)
-        features_NP = reading.features_TBP.flatten(0, 1)
+        features_NP = reading.features.flatten(0, 1)
         targets_N = targets.t().flatten()
         carried = tuple(leaf.detach() for leaf in reading.carried)
         if lengths is not None:
@@ -119,71 +156,92 @@ class NeuralModel(Module):
             real = (times[:, None] < lengths[None, :]).flatten().nonzero()[:, 0]
             features_NP, targets_N = features_NP.index_select(0, real), targets_N[real]
             carried = self.start_training(len(inputs))
-        mean, nats = self.head.loss(features_NP, targets_N)
+        mean, nats = self.head.loss(features_NP, targets_N, is_noisy=self.training)
         total = mean if reading.penalty is None else mean + reading.penalty
         return Loss(total, nats.detach(), len(targets_N)), carried
 
     def tensors(self) -> dict[str, Array]:
         """Every number that was learned or fitted, by name; shared ones once."""
-        found = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        keep = self.state_dict().keys()
-        return {name: tensor.detach().cpu().numpy() for name, tensor in found.items() if name in keep}
+        return {name: tensor.detach().cpu().numpy() for name, tensor in self._own_tensors().items()}
 
-    def _load(self, tensors: Mapping[str, Array]) -> Self:
-        own = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        own = {name: tensor for name, tensor in own.items() if name in self.state_dict()}
+    @classmethod
+    def from_tensors(cls, config: C, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool) -> Self:
+        """The model whose `config` and `tensors()` these were."""
+        if "embedding.weight" not in tensors or tensors["embedding.weight"].ndim != 2:
+            raise DataError(f"these are not the tensors of a {config.family} model: no embedding.weight")
+        words = tensors["embedding.weight"]
+        config = config.model_copy(update={"embedding": words.shape[1]})
+        dtype = torch.float64 if words.dtype == np.float64 else torch.float32
+        model = cls(config, vocab_size=vocab_size, reset_lines=reset_lines, rng=None, dtype=dtype)
+        own = model._own_tensors()
         for name in sorted(own.keys() ^ tensors.keys()):
-            raise DataError(
-                f"the model's tensors do not fit its settings: {name} is {'missing' if name in own else 'unknown'}"
-            )
+            problem = "missing" if name in own else "not part of such a model"
+            raise DataError(f"the tensors do not fit the settings: {name} is {problem}")
         with torch.no_grad():
             for name, tensor in own.items():
                 array = tensors[name]
-                if tuple(array.shape) != tuple(tensor.shape):
-                    raise DataError(
-                        f"the model's tensors do not fit its settings: {name} is {array.shape}, not {tuple(tensor.shape)}"
-                    )
-                tensor.copy_(torch.from_numpy(np.array(array)))  # a copy: the array may be read-only
-        return self
+                if array.shape != tuple(tensor.shape):
+                    expected = tuple(tensor.shape)
+                    raise DataError(f"the tensors do not fit the settings: {name} is {array.shape}, not {expected}")
+                tensor.copy_(torch.from_numpy(np.array(array)))  # a copy: the file may be mapped read-only
+        return model
 
     def count_flops(self) -> float:
         """Multiply-adds of matrix products for one token, forward."""
-        projected = 0 if self.projection is None else self.projection.weight.numel()
-        return projected + self.head.multiply_adds()
+        projection = 0 if self.projection is None else self.projection.weight.numel()
+        return self.stack.multiply_adds() + projection + self.head.multiply_adds()
+
+    def _own_tensors(self) -> dict[str, Tensor]:
+        """What is saved: parameters, each once, and persistent buffers."""
+        everything = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        return {name: tensor for name, tensor in everything.items() if name in self.state_dict()}
+
+    def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
+        self.embedding.initialise(rng, vectors)
+        self.stack.initialise(rng)
+        if self.projection is not None:
+            draw_weights(rng, self.projection.weight, inputs=self.projection.in_features)
+            with torch.no_grad():
+                self.projection.bias.zero_()
+        self.head.initialise(rng)
+
+    def _project(self, outputs: Tensor) -> Tensor:
+        return outputs if self.projection is None else self.projection(outputs)
 
     def _step(self, tokens_B: Tensor, carried: Carried) -> NeuralState:
         reading = self._read(tokens_B[None], carried, is_noisy=False)
-        return NeuralState(reading.carried, reading.features_TBP[0])
+        return NeuralState(reading.carried, reading.features[0])
 
     def _score_sorted(self, tokens: Array, lengths: Array, state: NeuralState) -> tuple[Array, NeuralState]:
         """`score` for rows that come longest first."""
         tokens_TB = self._to_ids(tokens).t()
         log_probs_TB = torch.zeros(tokens_TB.shape, dtype=torch.float32, device=self.device)
-        longest = int(lengths.max(initial=0))
-        stride = max(1, SCORE_TOKENS // max(1, len(tokens)))
+        longest: int = int(lengths.max(initial=0))
+        stride: int = max(1, SCORE_TOKENS // max(1, len(tokens)))
         finished: list[NeuralState] = []
         pending: list[_Block] = []
-        for first, last in pairwise(sorted({0, longest, *range(0, longest, stride), *map(int, lengths)})):
+        edges: list[int] = sorted({0, longest, *range(0, longest, stride), *map(int, lengths)})
+        for first, last in pairwise(edges):
             active = int((lengths >= last).sum())
             if active < num_rows(state):
-                finished.append(map_state(lambda leaf, active=active: leaf[active:], state))
-                state = map_state(lambda leaf, active=active: leaf[:active], state)
+                finished.append(map_state(itemgetter(slice(active, None)), state))
+                state = map_state(itemgetter(slice(active)), state)
             reading = self._read(tokens_TB[first:last, :active], state.carried, is_noisy=False)
-            before_TBP = torch.cat([state.features[None], reading.features_TBP[:-1]])
-            pending.append(_Block(before_TBP, tokens_TB[first:last, :active], log_probs_TB[first:last, :active]))
-            state = NeuralState(reading.carried, reading.features_TBP[-1])
-            if last == longest or sum(block.tokens_TB.numel() for block in pending) >= SCORE_TOKENS:
+            before = torch.cat([state.features[None], reading.features[:-1]])
+            pending.append(_Block(before, tokens_TB[first:last, :active], log_probs_TB[first:last, :active]))
+            state = NeuralState(reading.carried, reading.features[-1])
+            if last == longest or sum(block.tokens.numel() for block in pending) >= SCORE_TOKENS:
                 self._score_blocks(pending)
                 pending.clear()
         return log_probs_TB.t().cpu().numpy(), self.join([state, *reversed(finished)])
 
     def _score_blocks(self, blocks: list[_Block]) -> None:
         """Compare what the tokens were predicted from with the tokens, for several blocks in one go."""
-        features_NP = torch.cat([block.before_TBP.flatten(0, 1) for block in blocks])
-        tokens_N = torch.cat([block.tokens_TB.flatten() for block in blocks])
-        parts = self.head.score(features_NP, tokens_N).split([block.tokens_TB.numel() for block in blocks])
+        features_NP = torch.cat([block.before.flatten(0, 1) for block in blocks])
+        tokens_N = torch.cat([block.tokens.flatten() for block in blocks])
+        parts = torch.split(self.head.score(features_NP, tokens_N), [block.tokens.numel() for block in blocks])
         for block, part in zip(blocks, parts, strict=True):
-            block.log_probs_TB.copy_(part.view(block.log_probs_TB.shape))
+            block.log_probs.copy_(part.view(block.log_probs.shape))
 
     def _to_ids(self, tokens: Array) -> Tensor:
         return torch.from_numpy(np.array(tokens, dtype=np.int64)).to(self.device)
@@ -196,6 +254,20 @@ class NeuralModel(Module):
 class _Block(NamedTuple):
     """Tokens to score, what each was predicted from, and where its score goes."""
 
-    before_TBP: Tensor
-    tokens_TB: Tensor
-    log_probs_TB: Tensor
+    before: Tensor  # (T, B, P)
+    tokens: Tensor  # (T, B)
+    log_probs: Tensor  # (T, B)
+
+
+def _embedding_width(config: WindowConfig | RecurrentConfig, vectors: Array | None) -> int:
+    if vectors is None:
+        default = 128 if isinstance(config, WindowConfig) else config.hidden
+        return config.embedding or (config.projection if config.tied else None) or default
+    width = int(vectors.shape[1])
+    wanted = config.embedding or (config.projection if config.tied else None) or width
+    if wanted != width:
+        raise UsageError(
+            f"the word vectors have {width} numbers each, the settings want {wanted}",
+            hint=f"leave out model.embedding, or set it to {width}",
+        )
+    return width

@@ -1,57 +1,116 @@
-"""Recurrent layers: inputs over time and a state in, outputs over time and the state after the last step out.
-
-Time comes first, so that every step is one block of memory. T steps · B rows · I inputs · H hidden
-A state is a tuple of (B, H) tensors.
-"""
+"""The recurrent layers that are scans, and the feed-forward layer."""
 
 from __future__ import annotations
 
-import math
-from typing import cast
-
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from torch.nn import Module, Parameter
+from torch.nn import Parameter
 
 from elman.nets.dropout import drop_weights
+from elman.nets.layer import Layer, LayerState, draw_weights
+from elman.nets.scan import Activation, ElmanScan, GruScan, Recurrence
 
-CellState = tuple[Tensor, ...]
 
+class ElmanLayer(Layer):
+    """Elman's simple recurrent layer, plain, additive or with a single gate: see `ElmanScan`."""
 
-class LstmLayer(Module):
-    """An LSTM with forget gates (Gers et al. 2000), by the fused kernel. Gates in PyTorch's order: i f g o."""
+    num_states = 1
 
-    num_states = 2
-
-    def __init__(self, inputs: int, hidden: int, *, forget_bias: float, dtype: torch.dtype) -> None:
-        super().__init__()
-        self.hidden = hidden
-        self.forget_bias = forget_bias
-        self.weight_in = Parameter(torch.zeros(4 * hidden, inputs, dtype=dtype))
-        self.weight_back = Parameter(torch.zeros(4 * hidden, hidden, dtype=dtype))
-        self.bias = Parameter(torch.zeros(4 * hidden, dtype=dtype))
-        # The kernel wants two biases; only their sum means anything, so one learns and one stays zero.
-        self.register_buffer("_no_bias", torch.zeros(4 * hidden, dtype=dtype), persistent=False)
+    def __init__(
+        self, inputs: int, hidden: int, *, recurrence: Recurrence, activation: Activation, dtype: torch.dtype
+    ) -> None:
+        super().__init__(hidden)
+        self.recurrence: Recurrence = recurrence
+        self.activation: Activation = activation
+        gates = (2 if recurrence == "gated" else 1) * hidden
+        self.weight_in = Parameter(torch.zeros(gates, inputs, dtype=dtype))
+        self.weight_back = Parameter(torch.zeros(gates, hidden, dtype=dtype))
+        self.bias = Parameter(torch.zeros(gates, dtype=dtype))
 
     def initialise(self, rng: torch.Generator) -> None:
-        """PyTorch's uniform weights, and a forget gate that begins open."""
-        bound = 1 / math.sqrt(self.hidden)
+        """Uniform weights; a rectified plain layer begins by remembering (Le, Jaitly & Hinton 2015)."""
+        draw_weights(rng, self.weight_in, self.weight_back, inputs=self.hidden)
         with torch.no_grad():
-            self.weight_in.uniform_(-bound, bound, generator=rng)
-            self.weight_back.uniform_(-bound, bound, generator=rng)
             self.bias.zero_()
-            self.bias[self.hidden : 2 * self.hidden] = self.forget_bias
+            if self.activation == "relu" and self.recurrence == "plain":
+                self.weight_back.copy_(torch.eye(self.hidden))
 
-    def forward(self, inputs_TBI: Tensor, state: CellState, weight_drop: float = 0.0) -> tuple[Tensor, CellState]:
-        """-> (T, B, H), (h, c)"""
-        weights = [self.weight_in, drop_weights(self.weight_back, weight_drop), self.bias, cast(Tensor, self._no_bias)]
-        h_BH, c_BH = state
-        before = (h_BH[None], c_BH[None])
-        outputs_TBH, h_1BH, c_1BH = torch._VF.lstm(  # type: ignore[attr-defined]
-            inputs_TBI, before, weights, True, 1, 0.0, False, False, False
+    def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
+        """-> (T, B, H), (h,)"""
+        values_TBG = F.linear(inputs_TBI, self.weight_in, self.bias)
+        weight_back = drop_weights(self.weight_back, weight_drop)
+        outputs_TBH: Tensor = ElmanScan.apply(  # type: ignore[no-untyped-call]
+            values_TBG, weight_back, state[0], self.recurrence, self.activation
         )
-        return outputs_TBH, (h_1BH[0], c_1BH[0])
+        return outputs_TBH, (outputs_TBH[-1],)
 
     def multiply_adds(self) -> float:
         """Of one step of one row."""
         return float(self.weight_in.numel() + self.weight_back.numel())
+
+
+class GruLayer(Layer):
+    """A gated recurrent unit (Cho et al. 2014): see `GruScan`."""
+
+    num_states = 1
+
+    def __init__(self, inputs: int, hidden: int, *, dtype: torch.dtype) -> None:
+        super().__init__(hidden)
+        self.weight_in = Parameter(torch.zeros(3 * hidden, inputs, dtype=dtype))
+        self.weight_back = Parameter(torch.zeros(3 * hidden, hidden, dtype=dtype))
+        self.bias = Parameter(torch.zeros(3 * hidden, dtype=dtype))
+        self.bias_back = Parameter(torch.zeros(hidden, dtype=dtype))
+
+    def initialise(self, rng: torch.Generator) -> None:
+        """Uniform weights, no biases."""
+        draw_weights(rng, self.weight_in, self.weight_back, inputs=self.hidden)
+        with torch.no_grad():
+            self.bias.zero_()
+            self.bias_back.zero_()
+
+    def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
+        """-> (T, B, H), (h,)"""
+        values_TBG = F.linear(inputs_TBI, self.weight_in, self.bias)
+        weight_back = drop_weights(self.weight_back, weight_drop)
+        outputs_TBH: Tensor = GruScan.apply(  # type: ignore[no-untyped-call]
+            values_TBG, weight_back, self.bias_back, state[0]
+        )
+        return outputs_TBH, (outputs_TBH[-1],)
+
+    def multiply_adds(self) -> float:
+        """Of one step of one row."""
+        return float(self.weight_in.numel() + self.weight_back.numel())
+
+
+class DenseLayer(Layer):
+    """act(W x + b), each step for itself."""
+
+    num_states = 0
+
+    def __init__(self, inputs: int, hidden: int, *, activation: Activation, dtype: torch.dtype) -> None:
+        super().__init__(hidden)
+        self.activation: Activation = activation
+        self.weight = Parameter(torch.zeros(hidden, inputs, dtype=dtype))
+        self.bias = Parameter(torch.zeros(hidden, dtype=dtype))
+
+    def initialise(self, rng: torch.Generator) -> None:
+        """Uniform weights, no bias."""
+        draw_weights(rng, self.weight, inputs=self.weight.shape[1])
+        with torch.no_grad():
+            self.bias.zero_()
+
+    def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
+        """-> (T, B, H), ()"""
+        values = F.linear(inputs_TBI, self.weight, self.bias)
+        match self.activation:
+            case "tanh":
+                return values.tanh(), state
+            case "sigmoid":
+                return values.sigmoid(), state
+            case "relu":
+                return values.relu(), state
+
+    def multiply_adds(self) -> float:
+        """Of one row."""
+        return float(self.weight.numel())

@@ -17,6 +17,7 @@ class Embedding(Module):
 
     def __init__(self, vocab_size: int, size: int, *, is_frozen: bool, dtype: torch.dtype) -> None:
         super().__init__()
+        self.width = size
         weight = torch.zeros(vocab_size, size, dtype=dtype)
         if is_frozen:
             self.register_buffer("weight", weight)

@@ -1,106 +1,110 @@
-"""Layers on top of each other, and what leads past them. Knows neither words nor time.
-
-A layer takes (..., I) values and its own state and gives (..., H) values and its next state; feed-forward layers have
-no state. `...` is (T, B).
-"""
+"""Layers on top of each other, and what leads past them. Knows neither words nor time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import cast
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from torch.nn import LayerNorm, Linear, Module, ModuleList
+from torch.nn import LayerNorm, Module, ModuleList, Parameter
 
 from elman.config import Skip
 from elman.nets.dropout import locked_dropout
+from elman.nets.layer import Layer, LayerState, draw_weights
 
-CellState = tuple[Tensor, ...]
 
+class Highway(Module):
+    """A gate between what a layer read and what it gave (Srivastava et al. 2015)."""
 
-class Layer(Protocol):
-    """What a stack is made of."""
+    def __init__(self, size: int, *, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weight = Parameter(torch.zeros(size, size, dtype=dtype))
+        self.bias = Parameter(torch.zeros(size, dtype=dtype))
 
-    hidden: int
-    num_states: int
+    def initialise(self, rng: torch.Generator) -> None:
+        """Nearly closed: at first, what was read goes past."""
+        draw_weights(rng, self.weight, inputs=len(self.bias))
+        with torch.no_grad():
+            self.bias.fill_(-2.0)
 
-    def __call__(self, inputs: Tensor, state: CellState, weight_drop: float = 0.0) -> tuple[Tensor, CellState]: ...
-
-    def initialise(self, rng: torch.Generator) -> None: ...
-
-    def multiply_adds(self) -> float: ...
+    def forward(self, read: Tensor, given: Tensor) -> Tensor:
+        """g * given + (1 - g) * read, g = sigmoid(W read + b)"""
+        return torch.lerp(read, given, torch.sigmoid(F.linear(read, self.weight, self.bias)))
 
 
 class Stack(Module):
-    """Layers, joined by none, residual, highway or dense connections.
+    """Layers joined by none, residual, highway or dense connections.
 
-    residual: what a layer gives is added to what it read. highway: a gate mixes the two (Srivastava et al. 2015).
-    dense: a layer reads the words and all layers below, and the output reads all layers (Godin et al. 2017).
+    residual: what a layer gives is added to what it read. highway: a gate mixes the two. dense: a layer reads the
+    words and all layers below, and the output reads all layers (Godin et al. 2017). The first layer is never skipped.
     """
 
     def __init__(
-        self, layers: Sequence[Module], *, inputs: int, skip: Skip, layer_norm: bool, dtype: torch.dtype
+        self, layers: Sequence[Layer], *, inputs: int, skip: Skip, layer_norm: bool, dtype: torch.dtype
     ) -> None:
         super().__init__()
         self.skip = skip
         self.layers = ModuleList(layers)
-        self.widths = layer_inputs(skip, inputs, [int(layer.hidden) for layer in layers])  # type: ignore[arg-type]
-        self.features = self.widths.pop()
-        hidden = self.widths[1:]
-        self.gates = ModuleList(Linear(size, size, dtype=dtype) for size in hidden) if skip == "highway" else None
-        normed = [*self.widths, self.features] if layer_norm else []
-        self.norms = ModuleList(LayerNorm(size, dtype=dtype) for size in normed) if layer_norm else None
+        widths = layer_inputs(skip, inputs, [layer.hidden for layer in layers])
+        self.features = widths[-1]
+        self.gates = ModuleList(Highway(size, dtype=dtype) for size in widths[1:-1] if skip == "highway")
+        self.norms = ModuleList(LayerNorm(size, dtype=dtype) for size in widths if layer_norm)
+
+    @property
+    def parts(self) -> list[Layer]:
+        """The layers, from the words up."""
+        return cast(list[Layer], list(self.layers))
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Each layer as it likes; gates nearly closed, so that what was read goes past at first."""
-        for layer in self.layers:
-            layer.initialise(rng)  # type: ignore[operator]
-        for gate in self.gates or ():
-            with torch.no_grad():
-                bound = gate.in_features**-0.5
-                gate.weight.uniform_(-bound, bound, generator=rng)  # type: ignore[union-attr]
-                gate.bias.fill_(-2.0)  # type: ignore[union-attr]
-        for norm in self.norms or ():
-            norm.reset_parameters()  # type: ignore[operator]
+        """Draw all weights."""
+        for layer in self.parts:
+            layer.initialise(rng)
+        for gate in cast(list[Highway], list(self.gates)):
+            gate.initialise(rng)
+
+    def split(self, carried: Sequence[Tensor]) -> list[LayerState]:
+        """What is carried, layer by layer."""
+        states, first = [], 0
+        for layer in self.parts:
+            states.append(tuple(carried[first : first + layer.num_states]))
+            first += layer.num_states
+        return states
 
     def forward(
-        self, inputs: Tensor, states: Sequence[CellState], *, dropout: float = 0.0, weight_drop: float = 0.0
-    ) -> tuple[Tensor, list[CellState]]:
-        """-> (..., features) and each layer's state. `dropout` is between layers, locked over time."""
-        seen = [inputs]  # dense: the words, then what each layer gave
+        self, inputs: Tensor, carried: Sequence[Tensor], *, dropout: float = 0.0, weight_drop: float = 0.0
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """-> (T, B, features), and what to carry on. `dropout` is between layers, locked over time."""
+        given_all = [inputs]
         values = inputs
-        after: list[CellState] = []
-        for index, (layer, state) in enumerate(zip(self.layers, states, strict=True)):
+        after: list[Tensor] = []
+        for index, (layer, state) in enumerate(zip(self.parts, self.split(carried), strict=True)):
             if index:
                 values = locked_dropout(values, dropout)
-            read = values if self.norms is None else self.norms[index](values)
+            read = self.norms[index](values) if len(self.norms) else values
             given, state = layer(read, state, weight_drop)
-            after.append(state)
+            after += state
             if self.skip == "dense":
-                seen.append(given)
-                values = torch.cat(seen, dim=-1)
+                given_all.append(given)
+                is_top = index == len(self.layers) - 1
+                values = torch.cat(given_all[1:] if is_top else given_all, dim=-1)
             elif index and self.skip == "residual":
                 values = values + given
-            elif index and self.gates is not None:
-                gate = torch.sigmoid(self.gates[index - 1](values))
-                values = torch.lerp(values, given, gate)
+            elif index and self.skip == "highway":
+                values = self.gates[index - 1](values, given)
             else:
                 values = given
-        if self.skip == "dense":
-            values = torch.cat(seen[1:], dim=-1)
-        return (values if self.norms is None else self.norms[-1](values)), after
+        return (self.norms[-1](values) if len(self.norms) else values), tuple(after)
 
     def multiply_adds(self) -> float:
         """Of one step of one row."""
-        gates = sum(gate.weight.numel() for gate in self.gates or ())  # type: ignore[union-attr,operator]
-        return float(gates) + sum(layer.multiply_adds() for layer in self.layers)  # type: ignore[operator]
+        gates = sum(gate.weight.numel() for gate in cast(list[Highway], list(self.gates)))
+        return gates + sum(layer.multiply_adds() for layer in self.parts)
 
 
 def layer_inputs(skip: Skip, inputs: int, hidden: Sequence[int]) -> list[int]:
     """How wide what each layer reads is, and at the end what the output reads."""
-    if not hidden:
-        return [inputs]
     if skip == "dense":
         return [inputs + sum(hidden[:index]) for index in range(len(hidden))] + [sum(hidden)]
     return [inputs, *hidden]

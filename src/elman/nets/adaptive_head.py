@@ -1,0 +1,190 @@
+"""Adaptive softmax (Grave et al. 2017): frequent words at once, rarer ones in two steps, the rarer the narrower.
+
+N rows · P features · V words · K words of a cluster · D width of its vectors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.nn import Module, ModuleList, Parameter
+
+from elman.errors import UsageError
+from elman.lm import Array
+from elman.nets.cross_entropy import cross_entropy, target_log_probs
+from elman.nets.cutoffs import cluster_width
+from elman.nets.head import Head
+from elman.nets.layer import draw_weights
+
+
+class Cluster(Module):
+    """Words that are reached together: p(word | cluster) = softmax(W D h + b), D into a narrower space.
+
+    Where the words are tied, W is theirs and D is not there.
+    """
+
+    def __init__(self, features: int, width: int, words: int, *, is_tied: bool, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.down = None if is_tied else Parameter(torch.zeros(width, features, dtype=dtype))
+        self.weight = None if is_tied else Parameter(torch.zeros(words, width, dtype=dtype))
+        self.bias = Parameter(torch.zeros(words, dtype=dtype))
+
+    def initialise(self, rng: torch.Generator) -> None:
+        """As the head begins: nearly uniform."""
+        with torch.no_grad():
+            self.bias.zero_()
+            if self.down is not None and self.weight is not None:
+                draw_weights(rng, self.down, inputs=self.down.shape[1])
+                self.weight.uniform_(-0.05, 0.05, generator=rng)
+
+    def narrow(self, features_NP: Tensor) -> Tensor:
+        """D h. -> (N, D)"""
+        return features_NP if self.down is None else F.linear(features_NP, self.down)
+
+    def multiply_adds(self, features: int) -> float:
+        """Of one row that comes here."""
+        return (
+            len(self.bias) * features
+            if self.weight is None or self.down is None
+            else self.weight.numel() + self.down.numel()
+        )
+
+
+class _Part(NamedTuple):
+    """A softmax, the rows that come to it (None for all), and what they look for there."""
+
+    rows: Tensor | None
+    features: Tensor
+    weight: Tensor
+    bias: Tensor
+    targets: Tensor
+
+
+class AdaptiveHead(Head):
+    """p(word) = p(word in the head), or p(its cluster in the head) p(word | cluster).
+
+    counts: (V,), how often each word was seen, to rank them by; without them an id is a rank until `ranks` is loaded.
+    cutoffs: the ranks at which clusters begin; without any this is a full softmax. dropout: inside clusters.
+    tied: the input words' vectors, used for the output as well; clusters are then as wide as the head.
+    """
+
+    ranks: Tensor  # (V,) the rank of each word
+    shares: Tensor  # of the text, in each cluster: what the work is reckoned by
+
+    def __init__(
+        self,
+        features: int,
+        vocab_size: int,
+        *,
+        cutoffs: Sequence[int],
+        shrink: float,
+        dropout: float,
+        counts: Array | None,
+        tied: Parameter | None,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__()
+        if cutoffs and cutoffs[-1] >= vocab_size:
+            raise UsageError(
+                f"model.cutoffs: {cutoffs[-1]} is no rank among {vocab_size} words",
+                hint="leave the cut-offs out to have them chosen, or use head=full",
+            )
+        self.features = features
+        self.dropout = dropout
+        self.edges = [*cutoffs, vocab_size]
+        self.tied = tied
+        num_words = self.edges[0] if tied is None else 0
+        self.weight = Parameter(torch.zeros(num_words + len(cutoffs), features, dtype=dtype))
+        self.bias = Parameter(torch.zeros(self.edges[0] + len(cutoffs), dtype=dtype))
+        self.tails = ModuleList(
+            Cluster(features, cluster_width(features, i, shrink), last - first, is_tied=tied is not None, dtype=dtype)
+            for i, (first, last) in enumerate(pairwise(self.edges))
+        )
+        counts = np.ones(vocab_size) if counts is None else np.asarray(counts, dtype=np.float64)
+        order = np.argsort(-counts, kind="stable")
+        covered = np.concatenate([[0], np.cumsum(counts[order])]) / max(1, counts.sum())
+        self.register_buffer("ranks", torch.from_numpy(np.argsort(order)))
+        self.register_buffer("shares", torch.from_numpy(np.diff(covered[self.edges])))
+
+    @property
+    def clusters(self) -> list[Cluster]:
+        """From the more to the less frequent."""
+        return cast(list[Cluster], list(self.tails))
+
+    def initialise(self, rng: torch.Generator) -> None:
+        """Small weights, so that the first prediction is nearly uniform."""
+        with torch.no_grad():
+            self.weight.uniform_(-0.05, 0.05, generator=rng)
+            self.bias.zero_()
+        for cluster in self.clusters:
+            cluster.initialise(rng)
+
+    def log_probs(self, features_NP: Tensor) -> Tensor:
+        """Of every word. -> (N, V)"""
+        head_weight, *weights = self._weights()
+        head_NK = F.log_softmax(F.linear(features_NP, head_weight, self.bias) * self.scale, dim=1)
+        parts = [head_NK[:, : self.edges[0]]]
+        for index, (cluster, weight) in enumerate(zip(self.clusters, weights, strict=True)):
+            logits_NK = F.linear(cluster.narrow(features_NP), weight, cluster.bias)
+            inside_NK = F.log_softmax(logits_NK * self.scale, dim=1)
+            parts.append(inside_NK + head_NK[:, self.edges[0] + index, None])
+        return torch.cat(parts, dim=1).index_select(1, self.ranks)
+
+    def score(self, features_NP: Tensor, targets_N: Tensor) -> Tensor:
+        """Log-probability of each row's target, without gradients. -> (N,)"""
+        log_probs_N = features_NP.new_zeros(len(targets_N))
+        for part in self._parts(features_NP, targets_N, is_noisy=False):
+            found = target_log_probs(part.features, part.weight, part.bias, part.targets, scale=self.scale)
+            if part.rows is None:
+                log_probs_N += found
+            else:
+                log_probs_N.index_add_(0, part.rows, found)
+        return log_probs_N
+
+    def loss(self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool) -> tuple[Tensor, Tensor]:
+        """The mean of -log p(target), to descend on, and the plain sum in float64."""
+        mean = features_NP.new_zeros(())
+        nats = torch.zeros((), dtype=torch.float64, device=features_NP.device)
+        for part in self._parts(features_NP, targets_N, is_noisy=is_noisy):
+            share, nats_N = cross_entropy(
+                part.features, part.weight, part.bias, part.targets, scale=self.scale, divisor=len(targets_N)
+            )
+            mean = mean + share
+            nats += nats_N.sum(dtype=torch.float64)
+        return mean, nats
+
+    def multiply_adds(self) -> float:
+        """Of one row on average, forward."""
+        head = float(len(self.bias) * self.features)
+        shares = [float(share) for share in self.shares]
+        return head + sum(
+            share * cluster.multiply_adds(self.features) for cluster, share in zip(self.clusters, shares, strict=True)
+        )
+
+    def _parts(self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool) -> Iterator[_Part]:
+        """The softmaxes that the rows' targets take part in."""
+        head_weight, *weights = self._weights()
+        ranks_N = self.ranks[targets_N]
+        starts = torch.tensor(self.edges[:-1], dtype=torch.int64, device=ranks_N.device)
+        clusters_N = torch.bucketize(ranks_N, starts, right=True)  # 0 for the head
+        entries_N = torch.where(clusters_N == 0, ranks_N, self.edges[0] + clusters_N - 1)
+        yield _Part(None, features_NP, head_weight, self.bias, entries_N)
+        for index, (cluster, weight) in enumerate(zip(self.clusters, weights, strict=True)):
+            rows = (clusters_N == index + 1).nonzero()[:, 0]
+            if len(rows):
+                narrow_ND = F.dropout(cluster.narrow(features_NP.index_select(0, rows)), self.dropout, is_noisy)
+                yield _Part(rows, narrow_ND, weight, cluster.bias, ranks_N[rows] - self.edges[index])
+
+    def _weights(self) -> list[Tensor]:
+        """The word vectors of the head, clusters at its end, and of each cluster."""
+        if self.tied is None:
+            return [self.weight, *(cast(Tensor, cluster.weight) for cluster in self.clusters)]
+        sizes = [last - first for first, last in pairwise([0, *self.edges])]
+        words = torch.split(F.embedding(torch.argsort(self.ranks), self.tied), sizes)
+        return [torch.cat([words[0], self.weight]), *words[1:]]

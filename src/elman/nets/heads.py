@@ -1,0 +1,45 @@
+"""The output head of the settings."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from elman.config import RecurrentConfig, WindowConfig
+from elman.lm import Array
+from elman.nets.adaptive_head import AdaptiveHead
+from elman.nets.cutoffs import choose_cutoffs
+from elman.nets.full_head import FullHead
+from elman.nets.head import Head
+
+
+def build_head(
+    config: WindowConfig | RecurrentConfig,
+    features: int,
+    vocab_size: int,
+    *,
+    counts: Array | None,
+    tied: Tensor | None,
+    dtype: torch.dtype,
+) -> tuple[Head, tuple[int, ...]]:
+    """A full or adaptive head, and its cut-offs."""
+    if tied is not None and not isinstance(tied, Parameter):
+        raise ValueError("words that are not learned cannot be tied")
+    if config.head == "full":
+        return FullHead(features, vocab_size, tied=tied, dtype=dtype), ()
+    shrink = config.tail_shrink or (4.0 if tied is None else 1.0)
+    cutoffs = config.cutoffs
+    if not cutoffs and counts is not None:
+        cutoffs = choose_cutoffs(counts, features, shrink=shrink)
+    head = AdaptiveHead(
+        features,
+        vocab_size,
+        cutoffs=cutoffs,
+        shrink=shrink,
+        dropout=config.dropout_tail,
+        counts=counts,
+        tied=tied,
+        dtype=dtype,
+    )
+    return head, tuple(cutoffs)

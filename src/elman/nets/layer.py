@@ -1,0 +1,44 @@
+"""What a stack is made of."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+LayerState = tuple[Tensor, ...]  # each (B, H); empty for a layer that remembers nothing
+
+
+class Layer(Module):
+    """Values over time and a state in, values over time and the state after the last step out.
+
+    Time comes first, so that every step is one block of memory. T steps · B rows · I inputs · H hidden
+    """
+
+    num_states: int
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.hidden = hidden
+
+    @abstractmethod
+    def initialise(self, rng: torch.Generator) -> None:
+        """Draw the weights to begin with."""
+
+    @abstractmethod
+    def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
+        """-> (T, B, H) and the state; `weight_drop` is the rate of recurrent weights left out."""
+
+    @abstractmethod
+    def multiply_adds(self) -> float:
+        """Of matrix products, for one step of one row."""
+
+
+def draw_weights(rng: torch.Generator, *weights: Tensor, inputs: int) -> None:
+    """Uniform in +-1/sqrt(inputs), as PyTorch's layers begin."""
+    bound = inputs**-0.5
+    with torch.no_grad():
+        for weight in weights:
+            weight.uniform_(-bound, bound, generator=rng)

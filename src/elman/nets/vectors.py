@@ -1,0 +1,98 @@
+"""Read word vectors as word2vec and GloVe write them: a line for each word, the word first, then its numbers.
+
+word2vec begins with a line of two integers, how many words and how many numbers. A file may be gzipped. Numpy only.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import numpy as np
+
+from elman.errors import DataError, MissingError
+from elman.lm import Array
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The vectors of a vocabulary's words."""
+
+    matrix: Array  # (V, E) float32; NaN for words the file does not have
+    found: int
+
+
+def read_vectors(path: Path, words: Sequence[str]) -> Vectors:
+    """The vectors of these words, in their order. Where the file has a word twice, the first counts."""
+    places = {word.encode(): place for place, word in enumerate(words)}
+    matrix: Array | None = None
+    width = 0
+    with _open(path) as file:
+        for number, line in enumerate(file, start=1):
+            if number == 1:
+                width, is_header = _first_line(path, line)
+                matrix = np.full((len(words), width), np.nan, dtype=np.float32)
+                if is_header:
+                    continue
+            # Numbers from the right: GloVe has words that contain spaces.
+            parts = line.rstrip().rsplit(b" ", width)
+            if len(parts) != width + 1:
+                if not line.strip():
+                    continue
+                raise DataError(
+                    f"line {number} of {path} has {len(parts) - 1} numbers, expected {width}",
+                    hint="each line is a word and its numbers, with single spaces between",
+                )
+            place = places.pop(parts[0], None)
+            if place is not None and matrix is not None:
+                matrix[place] = _numbers(path, number, parts[1:])
+    found = len(words) - len(places)
+    if matrix is None or found == 0:
+        raise DataError(
+            f"{path} has no vector for any of the {len(words)} words of the vocabulary",
+            hint="compare its first words with those of your text: case and units have to agree",
+        )
+    return Vectors(matrix, found)
+
+
+def _first_line(path: Path, line: bytes) -> tuple[int, bool]:
+    """How many numbers a word has, and whether the line only said so."""
+    fields = line.split()
+    if len(fields) == 2 and all(field.isdigit() for field in fields):
+        width, is_header = int(fields[1]), True
+    else:
+        width, is_header = len(line.rstrip().split(b" ")) - 1, False
+    if not 1 <= width <= 100_000:
+        raise DataError(
+            f"{path} does not hold word vectors: its first line has {width} numbers",
+            hint="word2vec and GloVe text files are read, not binary ones",
+        )
+    return width, is_header
+
+
+def _numbers(path: Path, number: int, fields: list[bytes]) -> Array:
+    try:
+        numbers = np.array(fields, dtype=np.float32)
+    except ValueError:
+        raise DataError(f"line {number} of {path} has something that is no number after the word") from None
+    if not np.isfinite(numbers).all():
+        raise DataError(f"line {number} of {path} has a number that is not finite")
+    return numbers
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with path.open("rb") as raw:
+            is_gzip = raw.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if is_gzip else path.open("rb") as file:
+            yield cast(BinaryIO, file)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is a broken gzip file: {error}") from None
+    except OSError as error:
+        raise MissingError(f"cannot read the word vectors {path}: {error.strerror or error}") from None
