@@ -19,7 +19,6 @@ from elman.config import (
 from elman.counts.cache import CacheModel
 from elman.counts.fit import fit_counts, restore_counts
 from elman.counts.scratch import Scratch
-from elman.errors import UsageError
 from elman.lm import Array, FreeModel
 
 
@@ -53,10 +52,6 @@ def fit(
                 heldout_ids=heldout_ids,
                 report=report,
             )
-        case CacheConfig():
-            raise UsageError("a cache is no model of its own", hint="elman mix DIR cache --valid F --out DIR")
-        case MixtureConfig():
-            raise UsageError("a mixture is not trained from text", hint="elman mix DIR DIR --valid F --out DIR")
         case UniformConfig() | UnigramConfig() | BigramConfig() | NgramConfig() | KneserNeyConfig():
             return fit_counts(
                 config,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from elman.text.tokenizer import Tokenizer
 Report = Callable[[str], None]
 NO_VALID = "none"
 DEFAULT_FAMILY = "mkn"
+NOT_FROM_TEXT = ("cache", "mixture")
 EVALUATION_TOKENS = 1 << 16
 
 
@@ -62,19 +62,15 @@ def train(
     data_config, model_config = plan(model, units=units, reset_lines=reset_lines, settings=settings, recipe=recipe)
     limit = None if budget is None else parse_duration(budget)
     memory_bytes = None if memory is None else parse_size(memory)
-    with (
-        _reserved(out, overwrite=overwrite),
-        tempfile.TemporaryDirectory(prefix="elman-") as folder,
-        Scratch(memory_bytes, directory=Path(folder), threads=threads) as scratch,
-    ):
-        learned = learn(sources_of(data), data_config, heldout=valid is None, directory=Path(folder))
+    with _reserved(out, overwrite=overwrite), Scratch(memory_bytes, threads=threads) as scratch:
+        learned = learn(sources_of(data), data_config, heldout=valid is None)
         notes = _Notes(report)
         for sentence in learned.notes:
             notes(sentence)
         data_config = data_config.model_copy(update={"units": learned.tokenizer.units})
         heldout = learned.heldout
         if valid is not None and valid != NO_VALID:
-            heldout = read_corpus(sources_of(valid), learned.tokenizer, data_config, directory=Path(folder))
+            heldout = read_corpus(sources_of(valid), learned.tokenizer, data_config)
         lm = build.fit(
             model_config,
             learned.train.ids,
@@ -122,7 +118,7 @@ def mix(
     begin = time.perf_counter()
     sections = _sections(settings or {})
     _refuse(sections, ("data", "train"), "a mixture")
-    with _reserved(out, overwrite=overwrite), tempfile.TemporaryDirectory(prefix="elman-") as folder:
+    with _reserved(out, overwrite=overwrite):
         parts = [_cache(str(member)) or load(member) for member in members]
         models = [part for part in parts if isinstance(part, Model)]
         _check_alike(models)
@@ -136,7 +132,7 @@ def mix(
             else build.restore(part, {}, vocab_size=vocab_size, reset_lines=reset_lines)
             for part in parts
         ]
-        corpus = read_corpus(sources_of(valid), first.tokenizer, first.record.data, directory=Path(folder))
+        corpus = read_corpus(sources_of(valid), first.tokenizer, first.record.data)
         notes = _Notes(report)
         lm = fit_mixture(mixture_config, lms, corpus.ids, reset_lines=reset_lines, report=notes)
         changes = {"model": mixture_config, "seed": seed, "command": command, "notes": tuple(notes.said)}
@@ -192,6 +188,8 @@ def plan(
         close = difflib.get_close_matches(str(family), records, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}?" if close else f"models: {', '.join(records)}"
         raise UsageError(f"there is no model {family!r}", hint=hint)
+    if family in NOT_FROM_TEXT:
+        raise UsageError(f"a {family} is not made from text alone", hint="elman mix DIR cache --valid F --out DIR")
     _refuse(merged, ("train",), f"{family}, which counts")
     return (
         config.make(DataConfig, merged["data"], section="data"),

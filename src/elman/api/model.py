@@ -31,7 +31,7 @@ class Score:
     nats: float
     tokens: int
     perplexity: float
-    per_token: tuple[tuple[str, float], ...] = field(repr=False)
+    per_token: tuple[tuple[str, float], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,16 @@ class Model:
             nats = -self.lm.score(ids[None], np.array([len(ids)]), self.lm.start(1))[0][0]
         return self._score(ids, nats)
 
-    def score_lines(self, data: str | Path | Sources) -> Iterator[list[Score]]:
+    def score_lines(self, data: str | Path | Sources, *, per_token: bool = False) -> Iterator[list[Score]]:
         """The cost of each line alone, in order, in constant memory: lists of as many as were there to read."""
         for block in read_blocks(sources_of(data), self.tokenizer, self.record.data):
             lines = np.split(block.ids, np.flatnonzero(block.ids == EOS_ID)[:-1] + 1)
             scores = evaluation.score_lines(self.lm, lines)
-            yield [self._score(ids, nats) for ids, nats in zip(lines, scores.per_token(), strict=True)]
+            if per_token:
+                yield [self._score(ids, nats) for ids, nats in zip(lines, scores.per_token(), strict=True)]
+            else:
+                columns = zip(scores.nats.tolist(), scores.tokens.tolist(), scores.perplexities.tolist(), strict=True)
+                yield [Score(nats, tokens, perplexity) for nats, tokens, perplexity in columns]
 
     def evaluate(self, data: str | Path | Sources, *, reset_lines: bool | None = None, seed: int = 1) -> dict[str, Any]:
         """The numbers of a text by the one rule of scoring; read as the model was trained unless told otherwise."""

@@ -1,7 +1,186 @@
-"""`elman demo`."""
+"""`elman demo`: the main job on the corpus that is on every machine, Python's own language reference."""
 
 from __future__ import annotations
 
+import contextlib
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-def demo() -> None:
-    """Stub."""
+import typer
+
+from elman.cli import terminal
+from elman.cli.options import Json, Seed
+
+if TYPE_CHECKING:
+    from elman.api import Model
+
+FAMILIES = {
+    "uniform": "every word as likely as any other",
+    "unigram": "words by their frequency",
+    "bigram": "one word of history",
+    "ngram": "two words, weighted against shorter histories",
+    "kn": "four words, Kneser-Ney",
+    "mkn": "four words, modified Kneser-Ney",
+    "snm": "n-grams and skip-grams, weighted on held-out text",
+}
+MIXTURE = "mkn + cache"
+SAMPLE_TOKENS = 24
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    name: str
+    what: str
+    perplexity: float
+    bits_per_byte: float
+    seconds: float
+    num_bytes: int
+    sample: str
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where texts and models go.")] = Path(
+        "elman-demo"
+    ),
+    seed: Seed = 1,
+    json: Json = False,
+) -> None:
+    """Train and compare every family on Python's own language reference."""
+    rows = []
+    with _bar(len(FAMILIES) + 1) as step:
+        texts = write_corpus(out)
+        for name, what in FAMILIES.items():
+            step(f"training {name}")
+            rows.append(_try_out(partial(_train, name, texts, out / name, seed), name, what, texts, seed))
+        step(f"mixing {MIXTURE}")
+        rows.append(_try_out(partial(_mix, texts, out, seed), MIXTURE, "and what was just said", texts, seed))
+        step("")
+    if json:
+        terminal.print_json({"models": [vars(row) for row in rows], "seed": seed, "directory": str(out)})
+        return
+    _print_table(rows)
+    _print_samples(rows)
+    terminal.say(f"\nseed {seed}; the models are in {out}. Now try:\n")
+    for command in (
+        f'elman next {out}/mkn "The value of the"',
+        f'elman generate {out}/mkn --prompt "The statement" --temperature 0.8',
+        f"elman evaluate {out}/mkn {out}/test.txt --json",
+    ):
+        terminal.say(f"  {command}")
+
+
+def _train(name: str, texts: dict[str, Path], out: Path, seed: int) -> Model:
+    from elman.api import train
+
+    valid = texts["valid"]
+    return train("lm", texts["train"], valid=valid, model=name, units="word", out=out, seed=seed, overwrite=True)
+
+
+def _mix(texts: dict[str, Path], out: Path, seed: int) -> Model:
+    from elman.api import mix
+
+    members: list[str | Path] = [out / "mkn", "cache"]
+    return mix(members, valid=texts["valid"], out=out / "mkn-cache", seed=seed, overwrite=True)
+
+
+def _try_out(make: Callable[[], Model], name: str, what: str, texts: dict[str, Path], seed: int) -> Row:
+    begin = time.perf_counter()
+    model = make()
+    seconds = time.perf_counter() - begin
+    numbers = model.evaluate(texts["test"], seed=seed)
+    sample = model.generate("The", tokens=SAMPLE_TOKENS, seed=seed, forbid=["<unk>"])
+    sample = re.sub(r"\s+", " ", "The" + sample)
+    return Row(name, what, numbers["perplexity"], numbers["bits_per_byte"], seconds, model.num_bytes or 0, sample)
+
+
+def write_corpus(directory: Path) -> dict[str, Path]:
+    """Python's language reference as three texts, cut by topic: no topic is in two of them."""
+    from elman.files import replacing
+
+    directory.mkdir(parents=True, exist_ok=True)
+    topics = sorted(topic_texts().values(), key=len, reverse=True)
+    parts: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
+    for number, text in enumerate(topics):
+        parts[{4: "valid", 7: "test"}.get(number % 10, "train")].append(text)
+    paths = {name: directory / f"{name}.txt" for name in parts}
+    for name, texts in parts.items():
+        with replacing(paths[name]) as temporary:
+            temporary.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return paths
+
+
+def topic_texts() -> dict[str, str]:
+    """Each topic, prose with a line for a paragraph. Many topics quote others: what was there already is left out."""
+    from pydoc_data.topics import topics
+
+    seen: set[str] = set()
+    found = {}
+    for name, text in sorted(topics.items()):
+        kept = []
+        for paragraph in re.split(r"\n\s*\n", text):
+            plain = " ".join(paragraph.split())
+            if plain and plain not in seen:
+                seen.add(plain)
+                kept.append(plain if not re.search(r"^    ", paragraph, re.MULTILINE) else paragraph.strip("\n"))
+        found[name] = "\n".join(kept)
+    return {name: text for name, text in found.items() if text}
+
+
+@contextlib.contextmanager
+def _bar(num_steps: int) -> Iterator[Callable[[str], None]]:
+    """A progress bar on a terminal, a line for each step elsewhere."""
+    if not terminal.is_fancy(sys.stderr):
+        yield lambda message: terminal.say(message) if message else None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=num_steps)
+        begun = [0]
+
+        def step(message: str) -> None:
+            progress.update(task, description=message, completed=begun[0])
+            begun[0] += 1
+
+        yield step
+
+
+def _print_table(rows: list[Row]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    best = min(row.perplexity for row in rows)
+    table = Table(
+        box=box.SIMPLE_HEAD, title="Python's language reference, topics never seen before", title_justify="left"
+    )
+    table.add_column("model", style="bold", no_wrap=True)
+    table.add_column("predicts by", style="dim", overflow="ellipsis", no_wrap=True)
+    for heading in ("perplexity", "bits/byte", "seconds", "size"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        style = "green" if row.perplexity == best else None
+        numbers = (f"{row.perplexity:,.1f}", f"{row.bits_per_byte:.3f}", f"{row.seconds:.1f}")
+        table.add_row(row.name, row.what, *numbers, terminal.size(row.num_bytes), style=style)
+    Console().print(table)
+
+
+def _print_samples(rows: list[Row]) -> None:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console = Console()
+    for row in rows:
+        console.print(Text(row.name, style="bold"))
+        console.print(Padding(Text(terminal.escape(row.sample)), (0, 0, 0, 2)))

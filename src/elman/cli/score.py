@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from elman.cli import terminal
 from elman.cli.options import ModelDirectory, NoVerify
+
+if TYPE_CHECKING:
+    from elman.api import Score
 
 
 def score(
@@ -28,19 +32,26 @@ def score(
     from elman.api import load
 
     model = load(directory, verify=not no_verify)
-    for scores in model.score_lines("-" if file is None else file):
+    for scores in model.score_lines("-" if file is None else file, per_token=per_token):
         for found in scores:
             if json:
-                tokens = {"per_token": found.per_token} if per_token else {}
-                terminal.print_json(
-                    {"nats": found.nats, "tokens": found.tokens, "perplexity": found.perplexity, **tokens}
-                )
+                terminal.print_json(_record(found, per_token=per_token))
                 continue
             columns = [f"{found.nats:.6f}", str(found.tokens), f"{found.perplexity:.4f}"]
             if per_token:
                 columns += [column for token, nats in found.per_token for column in (_cell(token), f"{nats:.6f}")]
             print("\t".join(columns))
         sys.stdout.flush()
+
+
+def _record(found: Score, *, per_token: bool) -> dict[str, Any]:
+    """A score as JSON has it: null for what is infinite."""
+    tokens = {"per_token": [[token, _finite(nats)] for token, nats in found.per_token]} if per_token else {}
+    return {"nats": _finite(found.nats), "tokens": found.tokens, "perplexity": _finite(found.perplexity), **tokens}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _cell(token: str) -> str:

@@ -1,0 +1,259 @@
+"""The verbs that use a model: evaluate, score, generate, next, info, mix, export, import."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import elman
+from tests.cli.conftest import LINES, Run
+
+KEYS = ["perplexity", "nats_per_token", "bits_per_byte", "tokens", "unknown_tokens", "impossible_tokens", "signature"]
+
+
+def test_evaluate_prints_the_contract_and_its_seed(run: Run, model: Path, corpus: Path) -> None:
+    found = run("evaluate", model, corpus, "--json").json
+    assert found.keys() >= {*KEYS, "schema_version", "seed"}
+    assert found["perplexity"] == pytest.approx(math.exp(found["nats_per_token"]))
+    assert found["tokens"] == sum(len(line.split()) + 1 for line in LINES) * 20
+    shown = dict(line.split(maxsplit=1) for line in run("evaluate", model, corpus).out.splitlines())
+    assert shown.keys() >= {*KEYS, "seed"}
+    assert float(shown["perplexity"]) == pytest.approx(found["perplexity"], rel=1e-3)
+
+
+def test_an_impossible_token_makes_the_perplexity_null(run: Run, corpus: Path, tmp_path: Path) -> None:
+    run(
+        "train",
+        "lm",
+        corpus,
+        "--out",
+        tmp_path / "m",
+        "--model",
+        "bigram",
+        "--set",
+        "model.smoothing=ml",
+        "--units",
+        "space",
+    )
+    text = tmp_path / "text.txt"
+    text.write_text("mat the the cat\n")
+    result = run("evaluate", tmp_path / "m", text, "--json")
+    assert result.json["perplexity"] is None
+    assert result.json["impossible_tokens"] > 0
+    assert "probability zero" in result.err
+    scored = run("score", tmp_path / "m", text, "--json", "--per-token").json
+    assert scored["nats"] is None
+
+
+def test_unknown_words_are_counted(run: Run, model: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the zebra sat on the quagga .\n")
+    assert run("evaluate", model, text, "--json").json["unknown_tokens"] == 2
+
+
+def test_scores_come_line_by_line_and_add_up_to_evaluate(run: Run, model: Path, corpus: Path) -> None:
+    rows = [line.split("\t") for line in run("score", model, corpus).out.splitlines()]
+    assert len(rows) == 100
+    found = run("evaluate", model, corpus, "--json").json
+    assert sum(int(row[1]) for row in rows) == found["tokens"]
+    assert sum(float(row[0]) for row in rows) == pytest.approx(found["nats_per_token"] * found["tokens"], rel=1e-5)
+    nats, tokens, perplexity = (float(cell) for cell in rows[0])
+    assert perplexity == pytest.approx(math.exp(nats / tokens), rel=1e-4)
+
+
+def test_per_token_scores_add_up(run: Run, model: Path) -> None:
+    (row,) = run("score", model, "-", "--per-token", stdin=b"the cat sat\n").out.splitlines()
+    nats, tokens, _, *cells = row.split("\t")
+    assert cells[0::2] == ["the", "cat", "sat", "</s>"]
+    assert tokens == "4"
+    assert sum(map(float, cells[1::2])) == pytest.approx(float(nats), abs=1e-5)
+    found = run("score", model, "-", "--per-token", "--json", stdin=b"the cat sat\n").json
+    assert [token for token, _ in found["per_token"]] == ["the", "cat", "sat", "</s>"]
+
+
+def test_an_empty_line_costs_its_end(run: Run, model: Path) -> None:
+    rows = run("score", model, stdin=b"\nthe cat\n").out.splitlines()
+    assert [row.split("\t")[1] for row in rows] == ["1", "3"]
+
+
+def test_a_line_is_answered_before_the_next_one_is_there(model: Path) -> None:
+    command = [sys.executable, "-m", "elman", "score", str(model)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for line in LINES[:3]:
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()  # hangs, were it not answered
+            assert answer.split("\t")[1] == str(len(line.split()) + 1)
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def test_score_on_a_terminal_shows_help_instead_of_waiting(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    result = run("score", model)
+    assert result.code == 2
+    assert "Usage: elman score" in result.err
+    assert "nothing to read" in result.err
+
+
+def test_generated_text_is_the_same_for_the_same_seed(run: Run, model: Path) -> None:
+    first, again, other = (run("generate", model, "--seed", seed, "--tokens", 8) for seed in (5, 5, 6))
+    assert first.code == 0
+    assert first.err == "seed 5\n"
+    assert first.out == again.out != other.out
+
+
+def test_a_seed_that_was_not_given_is_printed_and_repeats(run: Run, model: Path) -> None:
+    first = run("generate", model, "--prompt", "the")
+    seed = first.err.split()[-1]
+    assert run("generate", model, "--prompt", "the", "--seed", seed).out == first.out
+
+
+def test_generate_shapes_stops_and_forbids(run: Run, stream_model: Path, model: Path) -> None:
+    greedy = [run("generate", model, "--prompt", "the", "--temperature", 0, "--tokens", 5).out for _ in range(2)]
+    assert greedy[0] == greedy[1]
+    assert run("generate", model, "--prompt", "the", "--top-k", 1, "--tokens", 5).out == greedy[0]
+    text = run("generate", stream_model, "--tokens", 200, "--seed", 1, "--forbid", "t", "--forbid", "e").out
+    assert not set("te") & set(text)
+    full = run("generate", stream_model, "--tokens", 200, "--seed", 2).out
+    cut = run("generate", stream_model, "--tokens", 200, "--seed", 2, "--stop", "s", "--stop", "on").out
+    assert cut.rstrip("\n") == full[: min(full.index("s"), full.index("on"))].rstrip("\n")
+
+
+def test_several_samples_differ_and_the_first_is_the_only_one(run: Run, stream_model: Path) -> None:
+    found = run("generate", stream_model, "--samples", 3, "--seed", 1, "--tokens", 30, "--json").json
+    assert len(set(found["texts"])) == 3
+    assert run("generate", stream_model, "--seed", 1, "--tokens", 30, "--json").json["texts"] == found["texts"][:1]
+
+
+def test_a_beam_finds_the_likeliest_line(run: Run, model: Path) -> None:
+    found = run("generate", model, "--prompt", "the cat", "--beam", 20, "--samples", 3, "--tokens", 12, "--json").json
+    assert found["nats"] == sorted(found["nats"])
+    loaded = elman.load(model)
+    prompt_nats = sum(nats for _, nats in loaded.score("the cat").per_token[:-1])
+    for text, nats in zip(found["texts"], found["nats"], strict=True):
+        assert loaded.score("the cat" + text).nats - prompt_nats == pytest.approx(nats, abs=1e-4)
+    result = run("generate", model, "--beam", 3, "--temperature", 0.5)
+    assert (result.code, result.err.splitlines()[0]) == (2, "error: --temperature does not apply to --beam")
+
+
+def test_generated_text_comes_as_it_is_drawn_and_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("a\x1b[31mb\x07\n" * 50)
+    elman.train("lm", text, out=tmp_path / "m", units="char", model="bigram")
+    command = [sys.executable, "-m", "elman", "generate", str(tmp_path / "m"), "--tokens", "200000", "--seed", "1"]
+    controller, worker = pty.openpty()
+    with subprocess.Popen(command, stdout=worker, stderr=subprocess.DEVNULL) as process:
+        os.close(worker)
+        seen = b""
+        deadline = time.monotonic() + 60
+        while len(seen) < 300 and time.monotonic() < deadline:
+            seen += os.read(controller, 1000)
+        is_running = process.poll() is None
+        process.terminate()
+        process.wait(60)
+    os.close(controller)
+    assert is_running
+    assert b"\\x1b[31m" in seen
+    assert b"\x1b" not in seen
+    assert b"\x07" not in seen
+
+
+def test_next_is_a_distribution(run: Run, model: Path) -> None:
+    found = run("next", model, "the cat", "--k", 1000, "--json").json
+    probabilities = [entry["probability"] for entry in found["next"]]
+    assert sum(probabilities) == pytest.approx(1, abs=1e-5)
+    assert probabilities == sorted(probabilities, reverse=True)
+    first = run("next", model, "the cat", "--k", 1).out.rstrip("\n").split("\t")
+    assert first[1] == found["next"][0]["token"]
+
+
+def test_info_says_what_a_model_is(run: Run, model: Path) -> None:
+    found = run("info", model, "--json").json
+    assert found["model"] == "mkn"
+    assert found["settings"]["order"] == 3
+    assert found["vocab_size"] == 15
+    assert found["source"]["lines"] == 100
+    shown = run("info", model).out
+    assert "model.order" in shown
+    assert "discount" in shown
+
+
+@pytest.mark.parametrize(
+    "verb", [["info"], ["next", "x"], ["evaluate", "/dev/null"], ["generate"], ["score", "/dev/null"]]
+)
+def test_no_model_there_is_66(run: Run, tmp_path: Path, verb: list[str]) -> None:
+    name, *rest = verb
+    result = run(name, tmp_path / "nowhere", *rest)
+    assert result.code == 66
+    assert result.err.startswith(f"error: there is no model at {tmp_path / 'nowhere'}")
+    result = run(name, tmp_path, *rest)
+    assert result.code == 66
+
+
+def test_a_damaged_model_is_refused_unless_asked_not_to_look(run: Run, model: Path, tmp_path: Path) -> None:
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(model, copy)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config))
+    result = run("info", copy)
+    assert result.code == 65
+    assert "config.json" in result.err
+    assert run("info", copy, "--no-verify").code == 0
+
+
+def test_mixing_with_a_cache_and_refusing_strangers(
+    run: Run, corpus: Path, model: Path, stream_model: Path, tmp_path: Path
+) -> None:
+    result = run("mix", model, "cache:decay=0.9", "--valid", corpus, "--out", tmp_path / "mix", "--json")
+    assert result.code == 0, result.err
+    assert result.json["model"] == "mixture"
+    mixed = run("evaluate", tmp_path / "mix", corpus, "--json").json
+    assert mixed["perplexity"] <= run("evaluate", model, corpus, "--json").json["perplexity"] * 1.001
+    strangers = run("mix", model, stream_model, "--valid", corpus, "--out", tmp_path / "no")
+    assert strangers.code == 65
+    assert "different vocabularies" in strangers.err
+    assert not (tmp_path / "no").exists()
+    lonely = run("mix", "cache", "--valid", corpus, "--out", tmp_path / "no")
+    assert (lonely.code, lonely.err.splitlines()[0]) == (2, "error: a mixture of caches alone knows nothing")
+    wrong = run("mix", model, "cache:decy=0.9", "--valid", corpus, "--out", tmp_path / "no")
+    assert (wrong.code, wrong.err.splitlines()[1]) == (2, "hint: did you mean cache.decay?")
+
+
+def test_a_model_that_went_through_arpa_scores_the_same(run: Run, model: Path, corpus: Path, tmp_path: Path) -> None:
+    assert run("export", model, "--format", "arpa", "--out", tmp_path / "m.arpa").code == 0
+    assert (tmp_path / "m.arpa").read_text().lstrip().startswith("\\data\\")
+    assert run("import", tmp_path / "m.arpa", "--out", tmp_path / "back").code == 0
+    before, after = (run("evaluate", place, corpus, "--json").json for place in (model, tmp_path / "back"))
+    assert after["perplexity"] == pytest.approx(before["perplexity"], rel=1e-5)
+    assert after["tokens"] == before["tokens"]
+
+
+def test_what_cannot_be_exported_says_so(run: Run, stream_model: Path, tmp_path: Path) -> None:
+    result = run("export", stream_model, "--format", "arpa", "--out", tmp_path / "m.arpa")
+    assert result.code in (1, 2)
+    assert result.err.startswith("error: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_arpa_file_is_refused(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "bad.arpa"
+    path.write_text("\\data\\\nngram 1=2\n\n\\1-grams:\n-1\ta\n")
+    result = run("import", path, "--out", tmp_path / "m")
+    assert result.code == 65
+    assert not (tmp_path / "m").exists()
+    assert run("import", tmp_path / "nowhere.arpa", "--out", tmp_path / "m").code == 66
