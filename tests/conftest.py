@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is there; tests run side by side
+
 from hypothesis import HealthCheck, settings
 
 # Time is not a property of a parser: on a busy machine a deadline fails for nothing.
