@@ -10,7 +10,7 @@ from elman.errors import UsageError
 from elman.evaluate import Tally
 from elman.lm import Array, FreeModel
 from elman.text.batches import Lines, Streams
-from elman.train.budget import Reserve, check_feasible
+from elman.train.budget import check_feasible
 from elman.train.forward import Net
 from elman.train.pace import Pace
 from elman.train.run import Run
@@ -20,7 +20,8 @@ TEMPERATURE_TOKENS = 1 << 15  # enough for one number
 TEMPERATURE_ROUNDS = 8
 TEMPERATURE_SHARE = 0.02  # of a budget, at most
 EXACT_SHARE = 0.1  # of a budget, at most, for the number as `evaluate` says it
-REHEARSED_TOKENS = 512
+REHEARSED_TOKENS = 1008  # 16 + 32 + ... + 512
+REHEARSAL_SHARE = 0.005
 
 Stop = Callable[[], bool]
 
@@ -34,6 +35,7 @@ class Examiner:
         self.batches: Streams | Lines = validation_batches(ids, rows=rows, bptt=bptt, reset_lines=reset_lines)
         self._rehearsal = 4 * rows * bptt
         self._reset_lines = reset_lines
+        self._exact_seconds = 0.0  # a token, once it is known
 
     def look(self, run: Run, *, should_stop: Stop) -> Quick:
         """The weights to keep on all of the text, in batches."""
@@ -51,10 +53,15 @@ class Examiner:
         rounds = (TEMPERATURE_ROUNDS + 2) * per_token * min(num_tokens, TEMPERATURE_TOKENS)
         if with_temperature and rounds <= TEMPERATURE_SHARE * pace.budget.seconds:
             reserve.temperature_seconds = rounds
-        began = pace.clock()
-        tally = self._score(self.ids[:REHEARSED_TOKENS], should_stop=lambda: False)
-        exact = (pace.clock() - began) / max(tally.tokens, 1) * num_tokens
-        reserve.exact_seconds = min(exact, EXACT_SHARE * pace.budget.seconds)
+        self._exact_seconds = self._rehearse_exactly(pace)
+        reserve.exact_seconds = min(self._exact_seconds * num_tokens, EXACT_SHARE * pace.budget.seconds)
+
+    def _rehearse_exactly(self, pace: Pace) -> float:
+        """Seconds a token, from as many as can be scored in very little of the budget."""
+        assert pace.budget is not None
+        began, limit = pace.clock(), REHEARSAL_SHARE * pace.budget.seconds
+        tally = self._score(self.ids[:REHEARSED_TOKENS], lambda _: math.inf if pace.clock() - began < limit else 0.0)
+        return (pace.clock() - began) / max(tally.tokens, 1)
 
     def fit_temperature(self, run: Run) -> float | None:
         """Fit the temperature of the model's softmax, if it has one."""
@@ -66,25 +73,22 @@ class Examiner:
 
     def score_exactly(self, pace: Pace, *, should_stop: Stop) -> Tally:
         """What `evaluate` says, for as long as there is time."""
-        stop_at = math.inf
-        if pace.budget is not None:
-            stop_at = pace.budget.deadline - Reserve(save_seconds=pace.reserve.save_seconds).total(pace.budget)
-        last, slowest = pace.clock(), 0.0
+        began = pace.clock()
 
-        def is_late() -> bool:
-            nonlocal last, slowest
+        def room(done: int) -> float:
             now = pace.clock()
-            last, slowest = now, max(slowest, now - last)
-            return now + slowest > stop_at or should_stop()
+            per_token = (now - began) / done if done else self._exact_seconds
+            left = (pace.scoring_end() - now) / 1.1
+            return 0.0 if should_stop() or left <= 0 else left / max(per_token, 1e-12)
 
-        return self._score(self.ids, should_stop=is_late)
+        return self._score(self.ids, room)
 
-    def _score(self, ids: Array, *, should_stop: Stop) -> Tally:
+    def _score(self, ids: Array, room: Callable[[int], float]) -> Tally:
         was_training = self.model.training
         self.model.eval()
         try:
             lm = cast(FreeModel[object], self.model)
-            return score_exactly(lm, ids, reset_lines=self._reset_lines, should_stop=should_stop)
+            return score_exactly(lm, ids, reset_lines=self._reset_lines, room=room)
         finally:
             self.model.train(was_training)
 

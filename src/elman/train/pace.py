@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from elman.config import TrainConfig
 from elman.text.batches import Lines, Streams
 from elman.train.budget import Budget, Clock, Reserve, training_end
@@ -79,6 +81,12 @@ class Pace:
             return True
         next_step = self.meter.slowest or self.step_estimate
         return self.clock() + next_step + besides <= training_end(self.budget, self.reserve)
+
+    def scoring_end(self) -> float:
+        """When the number to report has to be there, so that the run can still be saved in time."""
+        if self.budget is None:
+            return math.inf
+        return training_end(self.budget, Reserve(save_seconds=self.reserve.save_seconds * 2 / 3))
 
     def is_validation_due(self, state: RunState, *, epoch_before: int) -> bool:
         """Every so many steps; else once a pass; under a budget as often as costs little."""

@@ -52,4 +52,4 @@ class Outcome:
 
 def perplexity(nats_per_token: float) -> float:
     """exp, without a fuss about what is too large."""
-    return math.exp(nats_per_token) if nats_per_token < 709 else math.inf
+    return math.inf if nats_per_token >= 709 else math.exp(nats_per_token)

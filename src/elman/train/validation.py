@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from elman.text.vocabulary import EOS_ID
 from elman.train.forward import Net, run_batch
 
 TEMPERATURE_BOUND = 0.5
-EXACT_TOKENS = 4096  # scored before looking at the clock again
+FIRST_PIECE, LAST_PIECE = 16, 4096  # tokens scored exactly before looking at the clock again
 
 
 @dataclass(frozen=True)
@@ -98,31 +98,29 @@ def validation_batches(ids: Array, *, rows: int, bptt: int, reset_lines: bool) -
 
 
 def score_exactly(
-    lm: FreeModel[S], ids: Array, *, reset_lines: bool, should_stop: Callable[[], bool], piece: int = EXACT_TOKENS
+    lm: FreeModel[S], ids: Array, *, reset_lines: bool, room: Callable[[int], float] = lambda _: math.inf
 ) -> Tally:
-    """What `evaluate` says of these ids: one stream, or each line alone. Cut off, it is the tally of the first part."""
-    tally, state = Tally(), lm.start(1)
-    for start, stop in _pieces(ids, piece, whole_lines=reset_lines):
-        if should_stop():
-            break
+    """What `evaluate` says of these ids: one stream, or each line alone. Cut off, it is the tally of the first part.
+
+    `room` says for how many more tokens there is time after so many; pieces grow, so that little is at stake.
+    """
+    tally, state, start, size = Tally(), lm.start(1), 0, FIRST_PIECE
+    while start < len(ids) and (most := int(min(room(start), size))) > 0:
+        stop = _end_of_piece(ids, start + most, whole_lines=reset_lines)
         tokens = np.array(ids[start:stop], dtype=np.int64)
-        num_lines = int((tokens == EOS_ID).sum())
+        ends = np.flatnonzero(tokens == EOS_ID) + 1
         if reset_lines:
-            ends = np.flatnonzero(tokens == EOS_ID) + 1
             nats = score_lines(lm, [line for line in np.split(tokens, ends) if len(line)]).token_nats
         else:
             log_probs, state = lm.score(tokens[None], np.array([len(tokens)]), state)
             nats = -log_probs[0]
-        tally += Tally(float(nats.sum(dtype=np.float64)), len(tokens), lines=num_lines)
+        tally += Tally(float(nats.sum(dtype=np.float64)), len(tokens), lines=len(ends))
+        start, size = stop, min(2 * size, LAST_PIECE)
     return tally
 
 
-def _pieces(ids: Array, size: int, *, whole_lines: bool) -> Iterator[tuple[int, int]]:
-    """From, to: pieces of about the same size, cut between lines if asked to."""
-    start = 0
-    while start < len(ids):
-        stop = min(start + size, len(ids))
-        while whole_lines and stop < len(ids) and int(ids[stop - 1]) != EOS_ID:
-            stop += 1
-        yield start, stop
-        start = stop
+def _end_of_piece(ids: Array, stop: int, *, whole_lines: bool) -> int:
+    stop = min(stop, len(ids))
+    while whole_lines and stop < len(ids) and int(ids[stop - 1]) != EOS_ID:
+        stop += 1
+    return stop

@@ -1,0 +1,73 @@
+"""Sizes grow with the time there is, never overrule what the user set, and are explained."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elman.config import RecurrentConfig, TrainConfig, WindowConfig, make
+from elman.train.plan import Plan, choose_dropout, matmul_weights, plan
+
+PTB = {"num_tokens": 929_589, "vocab_size": 10_000, "flops_per_second": 1.6e11}
+
+
+def test_twenty_minutes_of_penn_treebank_get_a_layer_of_four_to_five_hundred() -> None:
+    found = plan(family="lstm", seconds=1150, **PTB)
+    assert 400 <= found.model["hidden"] <= 512
+    assert 0.35 <= found.model["dropout"] <= 0.55
+    assert found.train == {"batch": 64, "bptt": 35}
+    assert "model.hidden=400" in found.why[0] and "passes" in found.why[1]
+
+
+def test_weights_of_a_net_by_hand() -> None:
+    # LSTM: 4 gates x (10 inputs + 10 states) x 10; output 10 x 1000
+    assert matmul_weights("lstm", 10, 1000, layers=1, head="full") == 800 + 10_000
+    assert matmul_weights("gru", 10, 1000, layers=2, head="adaptive") == 1200 + 1200
+    assert matmul_weights("window", 8, 100, layers=2, head="full") == 5 * 2 * 8 + 64 + 800
+
+
+def test_more_time_is_never_a_smaller_net() -> None:
+    for family in ("rnn", "gru", "lstm", "window"):
+        sizes = [plan(family=family, seconds=seconds, **PTB).model for seconds in (10, 60, 300, 1200)]
+        assert all(a["hidden"] <= b["hidden"] for a, b in pairwise(sizes))
+
+
+def test_what_the_user_set_stays() -> None:
+    given_model = {"hidden": "200", "tied": "true", "dropout_output": "0.1"}
+    found = plan(family="lstm", seconds=600, model=given_model, train={"batch": "20"}, **PTB)
+    assert not found.model.keys() & given_model.keys()
+    assert "dropout" not in found.model and found.model["head"] == "full" and "batch" not in found.train
+
+
+def test_characters_get_longer_windows_and_all_symbols_at_once() -> None:
+    found = plan(family="lstm", num_tokens=1_100_000, vocab_size=65, seconds=580, flops_per_second=1.6e11)
+    assert found.model["head"] == "full" and found.train["bptt"] == 100 and found.model["hidden"] >= 320
+
+
+def test_a_little_text_gets_a_small_net_and_small_batches() -> None:
+    found = plan(family="lstm", num_tokens=20_000, vocab_size=500, seconds=3600, flops_per_second=1.6e11)
+    assert found.model["hidden"] <= 200 and found.train["batch"] == 16 and found.model["dropout"] == 0.6
+
+
+def test_dropout_grows_with_the_passes() -> None:
+    values = [choose_dropout(passes) for passes in (0.1, 0.5, 2, 6, 14, 100)]
+    assert values == sorted(values) and values[0] == 0.0 and values[-1] == 0.6
+    assert choose_dropout(6) == pytest.approx(0.42)
+
+
+@given(
+    st.sampled_from(["rnn", "gru", "lstm", "window"]),
+    st.integers(1, 10**9),
+    st.integers(2, 10**6),
+    st.floats(0.1, 1e6),
+    st.floats(1e9, 1e13),
+)
+def test_every_plan_is_a_valid_setting(family: str, tokens: int, vocab: int, seconds: float, flops: float) -> None:
+    found: Plan = plan(family=family, num_tokens=tokens, vocab_size=vocab, seconds=seconds, flops_per_second=flops)
+    record: Any = WindowConfig if family == "window" else RecurrentConfig
+    make(record, {"family": family, **found.model}, section="model")
+    make(TrainConfig, found.train, section="train")
