@@ -13,7 +13,9 @@ from elman.cli.options import ModelDirectory, NoVerify
 
 def export(
     directory: ModelDirectory,
-    format: Annotated[Literal["arpa"], typer.Option("--format", help="arpa: n-grams for KenLM, SRILM and others.")],  # noqa: A002
+    kind: Annotated[
+        Literal["arpa"], typer.Option("--format", metavar="arpa", help="arpa: for KenLM, SRILM and others.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="The file to write.", show_default=False)],
     no_verify: NoVerify = False,
 ) -> None:
@@ -22,5 +24,5 @@ def export(
 
     model = load(directory, verify=not no_verify)
     with terminal.status(f"writing {out}"):
-        model.export(out, format=format)
+        model.export(out, format=kind)
     terminal.say(f"wrote {out} ({terminal.size(out.stat().st_size)})")

@@ -13,7 +13,7 @@ from elman.cli.options import Json, ModelDirectory, NoVerify
 def next_symbols(
     directory: ModelDirectory,
     prompt: Annotated[str, typer.Argument(help="The text so far; '' for the very beginning.", show_default=False)],
-    k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many symbols to show.")] = 10,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, metavar="N", help="How many symbols to show.")] = 10,
     json: Json = False,
     no_verify: NoVerify = False,
 ) -> None:
