@@ -2,7 +2,7 @@
 
 A link (feature i, word j) seen C_ij times among the C_i* events of its feature weighs M_ij = exp(A) * C_ij / C_i*, and
 p(j | active features) = sum of M_ij / sum of M_i*, with M_i* = sum over j of M_ij. A knows no words (Chelba & Pereira
-2016: nothing is lost): for each template it adds three tables looked up by log-bucketed counts,
+2015: nothing is lost): for each template it adds three tables looked up by log-bucketed counts,
     A = a[C_i*, C_ij] + b[C_i*, D_i] + c[C_ij, C_j]        D_i: different words after the feature, C_j: count of the word.
 Tables are piecewise linear between powers of two. The loss is that of the distribution itself (multinomial), its
 gradient exact, and neighbouring knots are pulled together so that counts never seen in fitting are extrapolated.
@@ -50,7 +50,8 @@ def _interpolation() -> Array:
     """What each knot gives to each bucket: linear in the logarithm of the bucket's middle. -> (BUCKETS, KNOTS)"""
     index = np.arange(BUCKETS)
     middle = np.where(index < 7, np.log2(index + 1.0), 3 + (index - 7 + 0.5) / 4)
-    return np.maximum(0.0, 1 - np.abs(np.minimum(middle, KNOTS - 1)[:, None] - np.arange(KNOTS)))
+    distance = np.abs(np.minimum(middle, KNOTS - 1)[:, None] - np.arange(KNOTS))
+    return np.asarray(np.maximum(0.0, 1 - distance))
 
 
 INTERPOLATION = _interpolation()
@@ -82,7 +83,7 @@ class Adjustment:
         """exp(A) of links, by their codes."""
         buckets = _decode(codes)
         logs = [self.tables[template, i][buckets[a], buckets[b]] for i, (a, b) in enumerate(FACTORS)]
-        return np.exp(np.sum(logs, axis=0))
+        return np.asarray(np.exp(np.sum(logs, axis=0)))
 
 
 @dataclass(frozen=True)
@@ -143,17 +144,15 @@ class _Loss:
 
     def _forward(self, weights: Array) -> tuple[float, Array, Array, Array, Array, float]:
         adjustment = self.adjustment(weights)
-        tables = adjustment.tables.ravel()
+        tables, floor = adjustment.tables.ravel(), adjustment.floor
         factors = np.exp(np.sum([tables[cells] for cells in self.cells], axis=0))
         links = self.link_shares * factors[self.link_kinds]
         hits = self.hit_shares * factors[self.hit_kinds]
         rows = np.bincount(self.link_rows, weights=links, minlength=self.num_rows)
-        above = np.bincount(self.hit_tokens, weights=hits, minlength=self.num_tokens)
-        above += adjustment.floor / self.vocab_size
-        below = np.bincount(self.use_tokens, weights=rows[self.use_rows], minlength=self.num_tokens)
-        below += adjustment.floor
+        above = np.bincount(self.hit_tokens, weights=hits, minlength=self.num_tokens) + floor / self.vocab_size
+        below = np.bincount(self.use_tokens, weights=rows[self.use_rows], minlength=self.num_tokens) + floor
         nats = float(np.log(below).sum() - np.log(above).sum())
-        return nats, links, hits, above, below, adjustment.floor
+        return nats, links, hits, above, below, floor
 
     def __call__(self, weights: Array) -> tuple[float, Array]:
         nats, links, hits, above, below, floor = self._forward(weights)

@@ -16,7 +16,9 @@ import numpy as np
 
 from elman.config import SnmConfig
 from elman.counts.adjustment import Adjustment, Evidence, bucket, coarse_bucket, code, fit_adjustment
+from elman.counts.ngram import DAMAGED, tensor
 from elman.counts.trie import NOWHERE, Trie
+from elman.errors import DataError
 from elman.lm import Array
 from elman.text.vocabulary import EOS_ID
 
@@ -117,7 +119,7 @@ class _Counts:
 
     def link_codes(self, links: Array, rows: Array, targets: Array) -> Array:
         """The buckets of links and of their features, for the adjustment."""
-        diversity = np.diff(self.trie.starts[0])[rows]
+        diversity = self.trie.starts[0][rows + 1] - self.trie.starts[0][rows]
         target = targets[self.trie.words[1][links]]
         return code(bucket(self.totals[rows]), bucket(self.counts[links]), bucket(diversity), target)
 
@@ -125,25 +127,28 @@ class _Counts:
 def _count(text: _Text, kind: Template) -> _Counts:
     """Sort (context, word) keys and measure runs, a range of hashes at a time. Skip-grams seen once are dropped."""
     bits = _word_bits(text.vocab_size)
-    num_parts = 1 << max(0, len(text.tokens) * len(kind) // SORTED_AT_ONCE).bit_length()
+    num_parts = 1 << (len(text.tokens) * len(kind) // SORTED_AT_ONCE).bit_length()
     parts = []
     for part in range(num_parts):
         keys = np.sort(np.concatenate([_keys(text, distances, part, num_parts) for distances in kind]))
-        edges = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.zeros(0, np.int64)
-        parts.append((keys[edges], np.diff(edges, append=len(keys)).astype(np.uint32)))
+        firsts = _run_starts(keys)
+        parts.append((keys[firsts], np.diff(firsts, append=len(keys)).astype(np.uint32)))
     keys, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    contexts = keys >> np.uint64(bits)
-    firsts = np.flatnonzero(np.concatenate([[True], contexts[1:] != contexts[:-1]])) if len(keys) else np.zeros(0, int)
-    totals = np.add.reduceat(counts, firsts, dtype=np.int64) if len(keys) else np.zeros(0, np.int64)
-    if len(kind[0]) > 1 and kind[0][-1] > len(kind[0]):
-        # a third of the memory for 0.1 % of perplexity (PTB and WikiText-2)
-        keep = np.repeat(totals > 1, np.diff(firsts, append=len(keys)))
-        keys, counts, contexts = keys[keep], counts[keep], contexts[keep]
-        totals = totals[totals > 1]
-        firsts = np.flatnonzero(np.concatenate([[True], contexts[1:] != contexts[:-1]])[: len(keys)])
+    firsts = _run_starts(keys >> np.uint64(bits))
+    totals = np.add.reduceat(counts, firsts, dtype=np.int64)
+    is_skip_gram = len(kind[0]) > 1 and kind[0][-1] > len(kind[0])
+    if is_skip_gram:  # a third of the memory for 0.1 % of perplexity, on PTB and WikiText-2
+        again = np.repeat(totals > 1, np.diff(firsts, append=len(keys)))
+        keys, counts, totals = keys[again], counts[again], totals[totals > 1]
+        firsts = _run_starts(keys >> np.uint64(bits))
     words = (keys & np.uint64((1 << bits) - 1)).astype(np.uint16 if bits <= 16 else np.uint32)
     starts = np.append(firsts, len(keys)).astype(np.uint32 if len(keys) < 1 << 32 else np.uint64)
-    return _Counts(Trie(text.vocab_size, (contexts[firsts], words), (starts,)), counts, totals)
+    return _Counts(Trie(text.vocab_size, (keys[firsts] >> np.uint64(bits), words), (starts,)), counts, totals)
+
+
+def _run_starts(values: Array) -> Array:
+    """Where runs of equal values begin in a sorted array."""
+    return np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]])[: len(values)])
 
 
 def _keys(text: _Text, distances: Sequence[int], part: int, num_parts: int) -> Array:
@@ -300,7 +305,7 @@ class SnmModel:
                         links = matrix.trie.children(1, row)
                         above[b, matrix.trie.words[1][links]] += matrix.values[links]
                         below[b] += matrix.sums[row]
-        return np.log(above / below[:, None]).astype(np.float32)
+        return np.asarray(np.log(above / below[:, None]), np.float32)
 
     def advance(self, tokens: Array, state: Array) -> Array:
         """The history one token further."""
@@ -345,8 +350,12 @@ class SnmModel:
         """The model that was saved."""
         matrices = []
         for i in range(len(templates(config))):
-            words = (tensors[f"{i}.contexts"], tensors[f"{i}.words"])
-            trie = Trie(vocab_size, words, (tensors[f"{i}.starts"],))
-            matrices.append(Matrix(trie, tensors[f"{i}.values"], tensors[f"{i}.sums"]))
-        floor = float(tensors["floor"][0])
+            contexts, words = tensor(tensors, f"{i}.contexts", "u"), tensor(tensors, f"{i}.words", "u")
+            starts = tensor(tensors, f"{i}.starts", "u", len(contexts) + 1)
+            if int(starts[0]) != 0 or int(starts[-1]) != len(words):
+                raise DataError(f"tables {i}.starts and {i}.words of the model do not fit together", hint=DAMAGED)
+            values = tensor(tensors, f"{i}.values", "f", len(words))
+            sums = tensor(tensors, f"{i}.sums", "f", len(contexts))
+            matrices.append(Matrix(Trie(vocab_size, (contexts, words), (starts,)), values, sums))
+        floor = float(tensor(tensors, "floor", "f", 1)[0])
         return cls(config, matrices, floor=floor, vocab_size=vocab_size, reset_lines=reset_lines)
