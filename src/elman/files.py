@@ -250,6 +250,12 @@ def replacing(path: Path) -> Iterator[Path]:
                 os.unlink(temporary)  # noqa: PTH108
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a single file, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
 @contextlib.contextmanager
 def _write_errors(path: Path) -> Iterator[None]:
     """An OSError inside becomes a WriteError that says what to do."""
