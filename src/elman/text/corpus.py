@@ -33,7 +33,7 @@ from elman.text.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, by_frequency, c
 Array: TypeAlias = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Block:
     """A piece of text as ids, whole lines."""
 
@@ -44,7 +44,7 @@ class Block:
     dropped_lines: int = 0  # bad ones since the piece before
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corpus:
     """A whole text as ids."""
 
@@ -77,7 +77,7 @@ class Corpus:
         return start + int(ends[0]) + 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Learned:
     """A vocabulary, and the texts it was learnt from and held out."""
 

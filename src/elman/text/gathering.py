@@ -79,7 +79,7 @@ def num_training_lines(line_bytes: Array, heldout: float | None) -> int:
     All of them if that would leave nothing to train on.
     """
     num_lines = len(line_bytes)
-    if heldout is None:
+    if heldout is None or num_lines < 2:
         return num_lines
     last_with_text = num_lines - 1
     while last_with_text > 0 and line_bytes[last_with_text] == 1:

@@ -8,6 +8,7 @@ neighbours. U+2581, which stands for a space inside word units, is in neither cl
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 SPACE_MARK = "\u2581"
 
@@ -36,24 +37,43 @@ feff-ff0f ff1a-ff20 ff3b-ff3e ff40 ff5b-ff65 ffe0-fffd 10100-10102 10137-1013f 1
 1da85-1da8b 1e14f 1e2ff 1e95e-1e95f 1ecac 1ecb0 1ed2e 1eef0-1f0f5 1f10d-1fbca e0001-e007f"""
 
 
-def _character_class() -> str:
-    """The characters outside words, as the inside of a regex bracket that `re` and Oniguruma read alike."""
+def _word_class() -> str:
+    """The characters of words, as the inside of a regex bracket that `re` and Oniguruma read alike."""
+    others = [[int(end, 16) for end in item.split("-")] for item in _OTHER_RANGES.split()]
+    others = sorted([*others, [ord(SPACE_MARK)], [0x110000]])
     parts = []
-    for item in _OTHER_RANGES.split():
-        ends = [int(end, 16) for end in item.split("-")]
-        # ASCII by number, since some of it has a meaning inside brackets
-        parts.append("-".join(f"\\x{end:02x}" if end < 0x80 else chr(end) for end in ends))
+    start = 0
+    for other in others:
+        if other[0] > start:
+            parts.append(f"{chr(start)}-{chr(other[0] - 1)}")
+        start = other[-1] + 1
     return "".join(parts)
 
 
-_OTHER = _character_class()
-_WORD = f"[^{_OTHER}{SPACE_MARK}]+"
+_WORD = _word_class()
 
-# A run of word characters, with apostrophes inside it, or one other character; each with the space before it.
-WORD_PATTERN = f"{SPACE_MARK}?{_WORD}(?:['\u2019]{_WORD})*|{SPACE_MARK}?[{_OTHER}]|{SPACE_MARK}"
+# A run of word characters with apostrophes inside it, or one other character; each with the space before it. Apostrophes
+# are counted, since an engine that may have to give back any number of them needs memory for all.
+WORD_PATTERN = f"{SPACE_MARK}?[{_WORD}]+(?:['\u2019][{_WORD}]+){{0,4}}|{SPACE_MARK}?[^{_WORD}{SPACE_MARK}]|{SPACE_MARK}"
 WORD_REGEX = re.compile(WORD_PATTERN)
 
 
 def split_words(line: str) -> list[str]:
     """The words of a line, each with the space before it as U+2581; the line itself counts as having one before it."""
     return WORD_REGEX.findall(SPACE_MARK + line.replace(" ", SPACE_MARK)) if line else []
+
+
+def split_long(line: str, size: int) -> Iterator[list[str]]:
+    """The same, in lists of the words of about `size` characters, for a line whose words do not fit into memory."""
+    line = SPACE_MARK + line.replace(" ", SPACE_MARK) if line else ""
+    start, end = 0, size
+    while end < len(line):
+        # whether a word ends can depend on two more characters, so the last two words are not certain
+        words = WORD_REGEX.findall(line, start, end)[:-2]
+        if words:
+            yield words
+            start += sum(map(len, words))
+            end = start + size
+        else:
+            end += end - start
+    yield WORD_REGEX.findall(line, start)

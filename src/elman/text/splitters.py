@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from elman.text.alphabet import BYTE_CHARACTERS, BYTE_OF
 from elman.text.chunks import LINE_END, Chunks, ChunkTable, cut_at_spaces, cut_at_whitespace
-from elman.text.letters import SPACE_MARK, split_words
+from elman.text.letters import SPACE_MARK, split_long, split_words
 from elman.text.vocabulary import EOS, EOS_ID, UNK, UNK_ID
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -24,7 +24,7 @@ Array: TypeAlias = npt.NDArray[Any]
 NOTHING = (UNK, EOS)  # what a learner knows at the beginning
 MEMO_CHUNKS = 400_000  # chunks whose ids are remembered; then forgotten, so that memory stays the same
 MEMO_BYTES = 64  # longer chunks are not remembered: they hardly come again
-PIECE_BYTES = 1 << 20  # longer chunks go to the BPE library in pieces
+PIECE_BYTES = 1 << 20  # longer lines are split in pieces of about that, or the pieces' overhead fills the memory
 _WHITESPACE = re.compile(r"[ \t\n\v\f\r]+")  # ASCII's; str.split() would also split at U+00A0 and U+3000
 
 
@@ -118,7 +118,7 @@ class _MemoSplitter(Splitter):
         self._flat = np.array([EOS_ID], dtype=np.int32)  # the ids themselves, one chunk after the other
 
     @abstractmethod
-    def _encode_chunks(self, chunks: Iterable[bytes]) -> Iterator[Sequence[int]]:
+    def _encode_chunks(self, chunks: Iterable[bytes]) -> Iterator[Sequence[int] | Array]:
         """The ids of chunks that follow a space."""
 
     def encode(self, lines: bytes) -> Array:
@@ -145,10 +145,10 @@ class _MemoSplitter(Splitter):
         return numbers
 
 
-def _appended(sizes: Array, flat: Array, new: Iterable[Sequence[int]]) -> tuple[Array, Array]:
-    lists = list(new)
-    more = np.fromiter((i for ids in lists for i in ids), dtype=np.int32)
-    return np.concatenate([sizes, [len(ids) for ids in lists]]).astype(np.int64), np.concatenate([flat, more])
+def _appended(sizes: Array, flat: Array, new: Iterable[Sequence[int] | Array]) -> tuple[Array, Array]:
+    arrays = [np.asarray(ids, dtype=np.int32) for ids in new]
+    more = np.fromiter(map(len, arrays), dtype=np.int64, count=len(arrays))
+    return np.concatenate([sizes, more]), np.concatenate([flat, *arrays])
 
 
 def _gather(numbers: Array, sizes: Array, flat: Array) -> Array:
@@ -168,10 +168,13 @@ class WordSplitter(_MemoSplitter):
         super().__init__()
         self._ids = _Ids(symbols, learns)
 
-    def encode_line(self, line: str) -> list[int]:
+    def encode_line(self, line: str) -> Sequence[int] | Array:
+        if len(line) > PIECE_BYTES:
+            pieces = split_long(line, PIECE_BYTES)
+            return np.concatenate([np.array([self._ids[word] for word in words], dtype=np.int32) for words in pieces])
         return [self._ids[word] for word in split_words(line)]
 
-    def _encode_chunks(self, chunks: Iterable[bytes]) -> Iterator[Sequence[int]]:
+    def _encode_chunks(self, chunks: Iterable[bytes]) -> Iterator[Sequence[int] | Array]:
         for chunk in chunks:  # split_words puts a space before a text, but not before nothing
             yield self.encode_line(chunk.decode()) if chunk else [self._ids[SPACE_MARK]]
 
@@ -193,7 +196,7 @@ class BpeSplitter(_MemoSplitter):
         pieces = bpe_pieces(text.encode())
         return [i for piece in pieces for i in self._backend.encode(piece, add_special_tokens=False).ids]
 
-    def _encode_chunks(self, chunks: Iterable[bytes]) -> Iterator[Sequence[int]]:
+    def _encode_chunks(self, chunks: Iterable[bytes]) -> Iterator[Sequence[int] | Array]:
         texts = [chunk.decode() for chunk in chunks]
         if any(len(text) > PIECE_BYTES // 4 for text in texts):  # one at a time: the library's answer is large
             yield from (self._encode_pieces(text) for text in texts)

@@ -33,10 +33,9 @@ def writing_to(directory: Path | None) -> Iterator[None]:
 class Spool:
     """An array that grows at its end. The file has no name, so it is gone with the process, however that ends."""
 
-    def __init__(self, dtype: npt.DTypeLike, directory: Path | None, max_bytes: int = MAX_MEMORY_BYTES) -> None:
+    def __init__(self, dtype: npt.DTypeLike, directory: Path | None) -> None:
         self._dtype = np.dtype(dtype)
         self._directory = directory
-        self._max_bytes = max_bytes
         self._parts: list[Array] = []
         self._file: IO[bytes] | None = None
         self._num_items = 0
@@ -48,7 +47,7 @@ class Spool:
         """Put items behind those that are there."""
         self._parts.append(items.astype(self._dtype, copy=False))
         self._num_items += len(items)
-        if self._file is not None or self._num_items * self._dtype.itemsize > self._max_bytes:
+        if self._file is not None or self._num_items * self._dtype.itemsize > MAX_MEMORY_BYTES:
             self._write()
 
     def _write(self) -> None:
