@@ -9,7 +9,7 @@ on PTB and WikiText-2 than one set, where buckets by the training count of the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -111,7 +111,7 @@ class Mixture:
     def _buckets_after(self, tokens: Array) -> Array:
         return np.zeros(tokens.shape, np.int32) if self.word_buckets is None else self.word_buckets[tokens]
 
-    def _mix(self, log_probs: Any, buckets: Array) -> Array:
+    def _mix(self, log_probs: Iterable[Array], buckets: Array) -> Array:
         total: Array | None = None
         for i, part in enumerate(log_probs):
             weighted = part + self._log_weights[buckets, i]
