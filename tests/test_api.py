@@ -36,8 +36,10 @@ def stream_model(corpus: Path) -> elman.Model:
     return elman.train("lm", corpus, units="word", settings={"model.order": 3})
 
 
-def test_train_stays_a_function_when_the_room_of_that_name_is_imported() -> None:
-    importlib.import_module("elman.train.schedule")
+def test_no_room_hides_a_public_name() -> None:
+    rooms = {path.stem for path in Path(elman.__file__).parent.iterdir()}
+    for name in rooms & set(elman.__all__):
+        importlib.import_module(f"elman.{name}")
     assert callable(elman.train)
     assert elman.train.__module__ == "elman.api.make"
     assert set(elman.__all__) <= set(dir(elman))

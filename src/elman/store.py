@@ -116,6 +116,8 @@ def _load(stored: files.Stored) -> Saved:
         lm = build.restore(record.model, tensors, vocab_size=record.vocab_size, reset_lines=record.data.reset_lines)
     except ElmanError as error:
         raise DataError(f"{stored.path(TENSORS)}: {error.what}", hint=error.hint) from None
+    except (LookupError, TypeError, ValueError) as error:
+        raise DataError(f"{stored.path(TENSORS)} does not fit {CONFIG}: {error}") from None
     for name in set(stored.manifest.files) & {METRICS, CARD} if stored.verify else ():
         stored.read(name)  # not needed, but what the manifest vouches for is all there
     return Saved(record, tokenizer, lm, stored.manifest)

@@ -219,11 +219,14 @@ def test_a_damaged_model_is_refused_unless_asked_not_to_look(run: Run, model: Pa
 def test_mixing_with_a_cache_and_refusing_strangers(
     run: Run, corpus: Path, model: Path, stream_model: Path, tmp_path: Path
 ) -> None:
-    result = run("mix", model, "cache:decay=0.9", "--valid", corpus, "--out", tmp_path / "mix", "--json")
-    assert result.code == 0, result.err
-    assert result.json["model"] == "mixture"
-    mixed = run("evaluate", tmp_path / "mix", corpus, "--json").json
-    assert mixed["perplexity"] <= run("evaluate", model, corpus, "--json").json["perplexity"] * 1.001
+    alone = run("evaluate", model, corpus, "--json").json["perplexity"]
+    for name in ("cache", "cache:decay=0.9", "cache:window=5"):
+        result = run("mix", model, name, "--valid", corpus, "--out", tmp_path / "mix", "--json", "--overwrite")
+        assert result.code == 0, result.err
+        assert result.json["model"] == "mixture"
+        assert [member["family"] for member in result.json["settings"]["members"]] == ["mkn", "cache"]
+        assert run("evaluate", tmp_path / "mix", corpus, "--json").json["perplexity"] <= alone * 1.001
+        assert "the cache forgets with every line" in result.err
     strangers = run("mix", model, stream_model, "--valid", corpus, "--out", tmp_path / "no")
     assert strangers.code == 65
     assert "different vocabularies" in strangers.err

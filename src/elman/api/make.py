@@ -111,31 +111,39 @@ def mix(
 ) -> Model:
     """Mix models linearly, the weights tuned by EM on the text `valid`.
 
-    A member is a directory, or `cache` (`cache:decay=0.998`, `cache:window=200`): what was just read.
+    A member is a directory, or `cache`: what was just read, forgotten at the pace that helps most. `cache:decay=0.998`
+    and `cache:window=200` say how it forgets.
     """
     from elman.mixture import fit_mixture
 
     begin = time.perf_counter()
     sections = _sections(settings or {})
     _refuse(sections, ("data", "train"), "a mixture")
+    has_cache = "cache" in map(str, members)
     with _reserved(out, overwrite=overwrite):
-        parts = [_cache(str(member)) or load(member) for member in members]
+        parts = [_cache(str(member)) or load(member) for member in members if str(member) != "cache"]
         models = [part for part in parts if isinstance(part, Model)]
         _check_alike(models)
         first = models[0]
-        configs = [part.record.model if isinstance(part, Model) else part for part in parts]
-        mixture_config = config.make(MixtureConfig, {**sections["model"], "members": configs}, section="model")
         vocab_size, reset_lines = first.record.vocab_size, first.record.data.reset_lines
+        configs = [part.record.model if isinstance(part, Model) else part for part in parts]
+        mixture = config.make(MixtureConfig, {**sections["model"], "members": configs}, section="model")
         lms = [
             part.lm
             if isinstance(part, Model)
             else build.restore(part, {}, vocab_size=vocab_size, reset_lines=reset_lines)
             for part in parts
         ]
-        corpus = read_corpus(sources_of(valid), first.tokenizer, first.record.data)
         notes = _Notes(report)
-        lm = fit_mixture(mixture_config, lms, corpus.ids, reset_lines=reset_lines, report=notes)
-        changes = {"model": mixture_config, "seed": seed, "command": command, "notes": tuple(notes.said)}
+        if reset_lines and (has_cache or len(models) < len(parts)):
+            notes("each line is read alone, so the cache forgets with every line; members of a stream let it remember")
+        corpus = read_corpus(sources_of(valid), first.tokenizer, first.record.data)
+        lm = fit_mixture(
+            lms, corpus.ids, reset_lines=reset_lines, cache=has_cache, bucketed=mixture.bucketed, report=notes
+        )
+        if has_cache:
+            mixture = mixture.model_copy(update={"members": (*mixture.members, lm.members[-1].config)})
+        changes = {"model": mixture, "seed": seed, "command": command, "notes": tuple(notes.said)}
         made = Model(first.record.model_copy(update=changes), first.tokenizer, lm)
         return _saved(_finished(made, corpus, begin), out)
 

@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from elman.api import Model
 
 FAMILIES = {
-    "uniform": "every word as likely as any other",
-    "unigram": "words by their frequency",
-    "bigram": "one word of history",
-    "ngram": "two words, weighted against shorter histories",
-    "kn": "four words, Kneser-Ney",
-    "mkn": "four words, modified Kneser-Ney",
-    "snm": "n-grams and skip-grams, weighted on held-out text",
+    "uniform": "nothing",
+    "unigram": "word frequencies",
+    "bigram": "the last word",
+    "ngram": "the last 2 words",
+    "kn": "the last 4 words",
+    "mkn": "the last 4 words",
+    "snm": "n- and skip-grams",
 }
 MIXTURE = "mkn + cache"
-SAMPLE_TOKENS = 24
+SAMPLE_TOKENS = 28
+SAMPLE_TEMPERATURE = 0.8
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ def demo(
     json: Json = False,
 ) -> None:
     """Train and compare every family on Python's own language reference."""
+    import elman.api  # noqa: F401  (so that no model's time contains it)
+
     rows = []
     with _bar(len(FAMILIES) + 1) as step:
         texts = write_corpus(out)
@@ -61,7 +64,7 @@ def demo(
             step(f"training {name}")
             rows.append(_try_out(partial(_train, name, texts, out / name, seed), name, what, texts, seed))
         step(f"mixing {MIXTURE}")
-        rows.append(_try_out(partial(_mix, texts, out, seed), MIXTURE, "and what was just said", texts, seed))
+        rows.append(_try_out(partial(_mix, texts, out, seed), MIXTURE, "4 and recent words", texts, seed))
         step("")
     if json:
         terminal.print_json({"models": [vars(row) for row in rows], "seed": seed, "directory": str(out)})
@@ -96,7 +99,7 @@ def _try_out(make: Callable[[], Model], name: str, what: str, texts: dict[str, P
     model = make()
     seconds = time.perf_counter() - begin
     numbers = model.evaluate(texts["test"], seed=seed)
-    sample = model.generate("The", tokens=SAMPLE_TOKENS, seed=seed, forbid=["<unk>"])
+    sample = model.generate("The", tokens=SAMPLE_TOKENS, temperature=SAMPLE_TEMPERATURE, seed=seed, forbid=["<unk>"])
     sample = re.sub(r"\s+", " ", "The" + sample)
     return Row(name, what, numbers["perplexity"], numbers["bits_per_byte"], seconds, model.num_bytes or 0, sample)
 
@@ -118,7 +121,10 @@ def write_corpus(directory: Path) -> dict[str, Path]:
 
 
 def topic_texts() -> dict[str, str]:
-    """Each topic, prose with a line for a paragraph. Many topics quote others: what was there already is left out."""
+    """Each topic, a line for a paragraph of prose and for a line of code.
+
+    Rules, tables and frames of lines are left out; and, since many topics quote others, whatever was there already.
+    """
     from pydoc_data.topics import topics
 
     seen: set[str] = set()
@@ -126,12 +132,16 @@ def topic_texts() -> dict[str, str]:
     for name, text in sorted(topics.items()):
         kept = []
         for paragraph in re.split(r"\n\s*\n", text):
-            plain = " ".join(paragraph.split())
+            is_code = re.search(r"^    ", paragraph, re.MULTILINE) is not None
+            lines = [" ".join(line.split()) for line in paragraph.split("\n")]
+            lines = [line for line in lines if re.search(r"\w", line) and line[0] not in "+|"]
+            plain = ("\n" if is_code else " ").join(lines)
             if plain and plain not in seen:
                 seen.add(plain)
-                kept.append(plain if not re.search(r"^    ", paragraph, re.MULTILINE) else paragraph.strip("\n"))
-        found[name] = "\n".join(kept)
-    return {name: text for name, text in found.items() if text}
+                kept.append(plain)
+        if kept:
+            found[name] = "\n".join(kept)
+    return found
 
 
 @contextlib.contextmanager
@@ -165,14 +175,16 @@ def _print_table(rows: list[Row]) -> None:
         box=box.SIMPLE_HEAD, title="Python's language reference, topics never seen before", title_justify="left"
     )
     table.add_column("model", style="bold", no_wrap=True)
-    table.add_column("predicts by", style="dim", overflow="ellipsis", no_wrap=True)
-    for heading in ("perplexity", "bits/byte", "seconds", "size"):
+    table.add_column("looks at", style="dim")
+    for heading in ("perplexity", "bits/byte", "time", "size"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         style = "green" if row.perplexity == best else None
-        numbers = (f"{row.perplexity:,.1f}", f"{row.bits_per_byte:.3f}", f"{row.seconds:.1f}")
+        numbers = (f"{row.perplexity:,.1f}", f"{row.bits_per_byte:.3f}", f"{row.seconds:.1f} s")
         table.add_row(row.name, row.what, *numbers, terminal.size(row.num_bytes), style=style)
-    Console().print(table)
+    console = Console()
+    console.print()
+    console.print(table)
 
 
 def _print_samples(rows: list[Row]) -> None:

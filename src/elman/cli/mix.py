@@ -15,7 +15,7 @@ def mix(
         list[str],
         typer.Argument(
             metavar="DIR",
-            help="Model directories; 'cache' (or cache:decay=0.998, cache:window=200) is what was just read.",
+            help="Model directories; 'cache' is what was just read (cache:decay=0.998, cache:window=200).",
             show_default=False,
         ),
     ],

@@ -1,0 +1,43 @@
+"""`elman demo`: the main job, on the corpus that is on every machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elman.cli import demo
+from tests.cli.conftest import Run, run_process
+
+
+def test_the_corpus_is_cut_by_topic_and_no_paragraph_is_in_two_parts(tmp_path: Path) -> None:
+    paths = demo.write_corpus(tmp_path)
+    texts = {name: path.read_text(encoding="utf-8").splitlines() for name, path in paths.items()}
+    sizes = {name: sum(map(len, lines)) for name, lines in texts.items()}
+    assert sizes["train"] > 5 * sizes["valid"] > 0
+    assert sizes["train"] > 5 * sizes["test"] > 0
+    long = {name: {line for line in lines if len(line) > 80} for name, lines in texts.items()}
+    assert not long["train"] & long["test"]
+    assert not long["train"] & long["valid"]
+
+
+@pytest.mark.slow
+def test_the_demo_compares_every_family_and_better_models_are_better(run: Run, tmp_path: Path) -> None:
+    found = run("demo", "--out", tmp_path / "demo", "--json").json
+    perplexity = {row["name"]: row["perplexity"] for row in found["models"]}
+    assert list(perplexity) == [*demo.FAMILIES, demo.MIXTURE]
+    order = ["uniform", "unigram", "bigram", "ngram", "kn", "mkn", "mkn + cache"]
+    assert [perplexity[name] for name in order] == sorted((perplexity[name] for name in order), reverse=True)
+    assert all(row["sample"].startswith("The") for row in found["models"])
+    assert found["seed"] == 1
+    assert run("next", tmp_path / "demo" / "mkn", "The value of the").code == 0
+
+
+@pytest.mark.slow
+def test_the_demo_shows_a_table_and_samples(tmp_path: Path) -> None:
+    done = run_process("demo", "--out", tmp_path / "demo")
+    assert done.returncode == 0, done.stderr
+    assert "perplexity" in done.stdout
+    assert "\x1b" not in done.stdout
+    for name in demo.FAMILIES:
+        assert f"\n{name}\n" in done.stdout
