@@ -12,9 +12,11 @@ from elman.config import (
     KneserNeyConfig,
     MixtureConfig,
     NgramConfig,
+    RecurrentConfig,
     SnmConfig,
     UniformConfig,
     UnigramConfig,
+    WindowConfig,
 )
 from elman.counts.cache import CacheModel
 from elman.counts.fit import fit_counts, restore_counts
@@ -66,6 +68,35 @@ def fit(
             raise TypeError(f"no family has settings of type {type(config).__name__}")
 
 
+def construct(
+    config: Config,
+    *,
+    vocab_size: int,
+    reset_lines: bool,
+    seed: int,
+    counts: Array,
+    vectors: Array | None,
+) -> Saveable:
+    """A net with fresh weights, to be trained. counts: (V,), how often each word was seen; vectors: its words' own."""
+    import torch
+
+    from elman.models.recurrent import RecurrentModel
+    from elman.models.window import WindowModel
+
+    rng = torch.Generator().manual_seed(seed)
+    match config:
+        case WindowConfig():
+            return WindowModel(
+                config, vocab_size=vocab_size, reset_lines=reset_lines, rng=rng, counts=counts, vectors=vectors
+            )
+        case RecurrentConfig():
+            return RecurrentModel(
+                config, vocab_size=vocab_size, reset_lines=reset_lines, rng=rng, counts=counts, vectors=vectors
+            )
+        case _:
+            raise TypeError(f"{type(config).__name__} is no net")
+
+
 def restore(config: Config, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool) -> Saveable:
     """The model that was saved with these settings and tensors."""
     match config:
@@ -83,6 +114,14 @@ def restore(config: Config, tensors: Mapping[str, Array], *, vocab_size: int, re
                 for i, member in enumerate(config.members)
             ]
             return Mixture.from_tensors(config, members, tensors)
+        case WindowConfig():
+            from elman.models.window import WindowModel
+
+            return WindowModel.from_tensors(config, tensors, vocab_size=vocab_size, reset_lines=reset_lines)
+        case RecurrentConfig():
+            from elman.models.recurrent import RecurrentModel
+
+            return RecurrentModel.from_tensors(config, tensors, vocab_size=vocab_size, reset_lines=reset_lines)
         case UniformConfig() | UnigramConfig() | BigramConfig() | NgramConfig() | KneserNeyConfig():
             return restore_counts(config, tensors, vocab_size=vocab_size, reset_lines=reset_lines)
         case _:
