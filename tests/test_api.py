@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import elman
 from elman.api.make import parse_duration, parse_size
 from elman.api.model import until
-from elman.errors import MissingError, UsageError
+from elman.errors import MissingError, UsageError, WriteError
 
 LINES = ["the cat sat on the mat .", "the dog sat on the log .", "a cat and a dog .", "who saw the cat ?"]
 
@@ -52,6 +52,14 @@ def test_without_out_nothing_is_written(corpus: Path) -> None:
     model = elman.train("lm", [corpus, corpus], model="unigram")
     assert model.directory is None
     assert sorted(corpus.parent.rglob("*")) == before
+
+
+def test_a_model_kept_in_memory_can_be_saved_later(lines_model: elman.Model, tmp_path: Path) -> None:
+    lines_model.save(tmp_path / "m")
+    assert elman.load(tmp_path / "m").next("the cat", k=5) == lines_model.next("the cat", k=5)
+    with pytest.raises(WriteError, match="holds a model already"):
+        lines_model.save(tmp_path / "m")
+    lines_model.save(tmp_path / "m", overwrite=True)
 
 
 def test_next_lists_the_whole_distribution_best_first(lines_model: elman.Model) -> None:

@@ -80,7 +80,12 @@ def save(
     lm: build.Saveable,
     metrics: Sequence[Mapping[str, Any]] = (),
 ) -> files.Manifest:
-    """Write a model into a directory that is reserved, in place of the one that was there."""
+    """Write a model into a directory that is reserved, in place of the one that was there.
+
+    `metrics` is its journal, a line for each measurement; without one, its numbers on the held-out text are the only line.
+    """
+    if not metrics and record.valid:
+        metrics = [{"split": "valid", **record.valid}]
     contents: dict[str, files.Content] = {
         CONFIG: _json(record.model_dump(mode="json")),
         TENSORS: lm.tensors(),

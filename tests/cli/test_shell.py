@@ -135,6 +135,19 @@ def test_a_closed_pipe_ends_quietly_with_141(model: Path, tmp_path: Path) -> Non
         assert process.wait(60) == 141
 
 
+def test_a_full_disk_under_stdout_is_said(model: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "elman", "score", str(model), str(model / "README.md")]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 74
+    assert done.stderr == "error: no space left on device\n"
+
+
+def test_a_stdout_that_is_not_there_is_no_trouble(model: Path) -> None:
+    done = subprocess.run(["sh", "-c", f"{sys.executable} -m elman info {model} >&-"], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_while_training_keeps_the_old_model(
     model: Path, corpus: Path, tmp_path: Path, number: signal.Signals, code: int

@@ -6,11 +6,13 @@ import json
 import math
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import elman
@@ -204,8 +206,6 @@ def test_no_model_there_is_66(run: Run, tmp_path: Path, verb: list[str]) -> None
 
 
 def test_a_damaged_model_is_refused_unless_asked_not_to_look(run: Run, model: Path, tmp_path: Path) -> None:
-    import shutil
-
     copy = tmp_path / "copy"
     shutil.copytree(model, copy)
     config = json.loads((copy / "config.json").read_text())
@@ -214,6 +214,22 @@ def test_a_damaged_model_is_refused_unless_asked_not_to_look(run: Run, model: Pa
     assert result.code == 65
     assert "config.json" in result.err
     assert run("info", copy, "--no-verify").code == 0
+
+
+def test_damage_that_nobody_looked_for_is_a_message_or_a_model(run: Run, model: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(model, copy)
+    good = (model / "model.safetensors").read_bytes()
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        bad = bytearray(good)
+        for place in rng.integers(0, len(bad), 30):
+            bad[place] = rng.integers(256)
+        (copy / "model.safetensors").write_bytes(bad)
+        result = run("next", copy, "the cat sat on", "--no-verify")
+        assert result.code in (0, 1, 65)
+        assert "Traceback" not in result.err
+        assert result.code == 0 or result.err.startswith("error: ")
 
 
 def test_mixing_with_a_cache_and_refusing_strangers(

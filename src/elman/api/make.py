@@ -14,6 +14,7 @@ from typing import Any
 from elman import build, config, store
 from elman.api.model import Model, load, sources_of
 from elman.config import CacheConfig, DataConfig, KneserNeyConfig, MixtureConfig, ModelConfig
+from elman.counts.cache import CacheModel
 from elman.counts.scratch import Scratch
 from elman.errors import DataError, UsageError
 from elman.text.corpus import Corpus, learn, read_corpus
@@ -142,7 +143,9 @@ def mix(
             lms, corpus.ids, reset_lines=reset_lines, cache=has_cache, bucketed=mixture.bucketed, report=notes
         )
         if has_cache:
-            mixture = mixture.model_copy(update={"members": (*mixture.members, lm.members[-1].config)})
+            cache = lm.members[-1]
+            assert isinstance(cache, CacheModel)
+            mixture = mixture.model_copy(update={"members": (*mixture.members, cache.config)})
         changes = {"model": mixture, "seed": seed, "command": command, "notes": tuple(notes.said)}
         made = Model(first.record.model_copy(update=changes), first.tokenizer, lm)
         return _saved(_finished(made, corpus, begin), out)
@@ -280,8 +283,7 @@ def _saved(made: Model, out: str | Path | None) -> Model:
     """The same model, saved and read back from its files, where there is a place for it."""
     if out is None:
         return made
-    metrics = [{"split": "valid", **made.record.valid}] if made.record.valid else []
-    store.save(Path(out), made.record, tokenizer=made.tokenizer, lm=made.lm, metrics=metrics)
+    store.save(Path(out), made.record, tokenizer=made.tokenizer, lm=made.lm)
     return load(out, verify=False)
 
 

@@ -197,6 +197,11 @@ class Model:
             "notes": list(record.notes),
         }
 
+    def save(self, directory: str | Path, *, overwrite: bool = False) -> None:
+        """Write the model into a directory, all of it or nothing."""
+        with store.reserve(Path(directory), overwrite=overwrite):
+            store.save(Path(directory), self.record, tokenizer=self.tokenizer, lm=self.lm)
+
     def export(self, path: str | Path, *, format: str = "arpa") -> None:  # noqa: A002
         """Write the model in a format that other tools read."""
         if format != "arpa":

@@ -91,7 +91,8 @@ def run(arguments: Sequence[str]) -> int:
             call = make_app()(args=list(arguments), prog_name="elman", standalone_mode=False)
             if callable(call):
                 call()
-            sys.stdout.flush()
+            if sys.stdout is not None:  # closed by whoever called us
+                sys.stdout.flush()
         return call if isinstance(call, int) else 0
     except typer.TyperException as error:
         return _usage_error(error)
