@@ -127,14 +127,11 @@ class AdaptiveHead(Head):
 
     def log_probs(self, features_NP: Tensor) -> Tensor:
         """Of every word. -> (N, V)"""
-        head_weight, *weights = self._weights()
-        head_NK = F.log_softmax(F.linear(features_NP, head_weight, self.bias) * self.scale, dim=1)
-        parts = [head_NK[:, : self.edges[0]]]
-        for index, (cluster, weight) in enumerate(zip(self.clusters, weights, strict=True)):
-            logits_NK = F.linear(cluster.narrow(features_NP), weight, cluster.bias)
-            inside_NK = F.log_softmax(logits_NK * self.scale, dim=1)
-            parts.append(inside_NK + head_NK[:, self.edges[0] + index, None])
-        return torch.cat(parts, dim=1).index_select(1, self.ranks)
+        head_NK, *inside = (F.log_softmax(logits * self.scale, dim=1) for logits in self._logits(features_NP))
+        words = [head_NK[:, : self.edges[0]]]
+        for index, inside_NK in enumerate(inside, start=self.edges[0]):
+            words.append(inside_NK + head_NK[:, index, None])
+        return torch.cat(words, dim=1).index_select(1, self.ranks)
 
     def score(self, features_NP: Tensor, targets_N: Tensor) -> Tensor:
         """Log-probability of each row's target, without gradients. -> (N,)"""
@@ -181,10 +178,30 @@ class AdaptiveHead(Head):
                 narrow_ND = F.dropout(cluster.narrow(features_NP.index_select(0, rows)), self.dropout, is_noisy)
                 yield _Part(rows, narrow_ND, weight, cluster.bias, ranks_N[rows] - self.edges[index])
 
+    def _logits(self, features_NP: Tensor) -> list[Tensor]:
+        """Of the head, clusters at its end, and of each cluster."""
+        biases = [cluster.bias for cluster in self.clusters]
+        if self.tied is None:
+            narrow = [features_NP, *(cluster.narrow(features_NP) for cluster in self.clusters)]
+            return [F.linear(*part) for part in zip(narrow, self._weights(), [self.bias, *biases], strict=True)]
+        logits_NV = F.linear(features_NP, self.tied).index_select(1, self._words())  # no copy of all the words' vectors
+        head_NK, *inside = torch.split(logits_NV, self._sizes(), dim=1)
+        head_NK = torch.cat([head_NK, F.linear(features_NP, self.weight)], dim=1) + self.bias
+        return [head_NK, *(logits_NK + bias_K for logits_NK, bias_K in zip(inside, biases, strict=True))]
+
+    def _sizes(self) -> list[int]:
+        """How many words are in the head and in each cluster."""
+        return [last - first for first, last in pairwise([0, *self.edges])]
+
+    def _words(self) -> Tensor:
+        """The word of each rank. -> (V,)"""
+        return torch.empty_like(self.ranks).scatter_(
+            0, self.ranks, torch.arange(len(self.ranks), device=self.ranks.device)
+        )
+
     def _weights(self) -> list[Tensor]:
         """The word vectors of the head, clusters at its end, and of each cluster."""
         if self.tied is None:
             return [self.weight, *(cast(Tensor, cluster.weight) for cluster in self.clusters)]
-        sizes = [last - first for first, last in pairwise([0, *self.edges])]
-        words = torch.split(F.embedding(torch.argsort(self.ranks), self.tied), sizes)
+        words = torch.split(F.embedding(self._words(), self.tied), self._sizes())
         return [torch.cat([words[0], self.weight]), *words[1:]]

@@ -6,7 +6,6 @@ once, a few rows at a time, the same products take two thirds of the time. V wor
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -17,21 +16,22 @@ from torch.autograd.function import once_differentiable
 # them there. Fewer rows starve the matrix products, more gain nothing.
 CHUNK_ELEMENTS = 4_000_000
 MIN_ROWS, MAX_ROWS = 256, 2048
+ROW_MULTIPLE = 64  # rows of a chunk: 373 instead of 384 made the products a third slower
+TOO_SMALL = 1e-30  # a probability near the smallest float32 has lost its digits
 
 
 def target_log_probs(
     features_NH: Tensor, weight_VH: Tensor, bias_V: Tensor, targets_N: Tensor, *, scale: float
 ) -> Tensor:
     """log softmax(scale (W h + b)) at each row's target, without gradients. -> (N,)"""
-    log_probs_N = features_NH.new_empty(len(features_NH))
     chunks = _chunks(len(features_NH), len(weight_VH))
     space = _space(features_NH, weight_VH, chunks)
+    probs_N = features_NH.new_empty(len(features_NH))
     with torch.no_grad():
         for first, last in chunks:
-            logits_VR = _logits(space, features_NH[first:last], weight_VH, bias_V, scale)
-            torch.log_softmax(logits_VR, 0, out=logits_VR)
-            log_probs_N[first:last] = logits_VR.gather(0, targets_N[None, first:last])[0]
-    return log_probs_N
+            probs_VR = _probs(space, features_NH[first:last], weight_VH, bias_V, scale)
+            probs_N[first:last] = probs_VR.gather(0, targets_N[None, first:last])[0]
+        return _log_probs(probs_N, features_NH, weight_VH, bias_V, targets_N, scale)
 
 
 def cross_entropy(
@@ -70,8 +70,7 @@ class _CrossEntropy(torch.autograd.Function):
         for first, last in chunks:
             rows_RH = features_NH[first:last]
             targets_1R = targets_N[None, first:last]
-            probs_VR = _logits(space, rows_RH, weight_VH, bias_V, scale)
-            torch.softmax(probs_VR, 0, out=probs_VR)
+            probs_VR = _probs(space, rows_RH, weight_VH, bias_V, scale)
             probs_N[first:last] = probs_VR.gather(0, targets_1R)[0]
             errors_VR = probs_VR.scatter_add_(0, targets_1R, probs_VR.new_full((1, last - first), -1.0))
             if grad_NH is not None:
@@ -80,10 +79,7 @@ class _CrossEntropy(torch.autograd.Function):
                 torch.addmm(grad_VH, errors_VR, rows_RH, beta=1 if first else 0, alpha=share, out=grad_VH)
             if grad_V is not None:
                 grad_V.add_(errors_VR.sum(1), alpha=share)
-        nats_N = -probs_N.log()
-        small = (probs_N < 1e-30).nonzero()[:, 0]  # 0 or nearly, in float32: the logarithm has to come from the logits
-        if len(small):
-            nats_N[small] = -target_log_probs(features_NH[small], weight_VH, bias_V, targets_N[small], scale=scale)
+        nats_N = -_log_probs(probs_N, features_NH, weight_VH, bias_V, targets_N, scale)
         ctx.grads = (grad_NH, grad_VH, grad_V)
         ctx.mark_non_differentiable(nats_N)
         ctx.set_materialize_grads(False)
@@ -106,10 +102,11 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _chunks(num_rows: int, vocab_size: int) -> list[tuple[int, int]]:
-    """Rows from, to: chunks of nearly equal size, as few as the cache allows."""
+    """Rows from, to: as few chunks as the cache allows, nearly equal, of whole cache lines but for the last."""
     most = min(MAX_ROWS, max(MIN_ROWS, CHUNK_ELEMENTS // vocab_size))
-    count = -(-num_rows // most)
-    return list(pairwise(num_rows * i // count for i in range(count + 1))) if count else []
+    count = max(1, -(-num_rows // most))
+    size = -(-num_rows // count // ROW_MULTIPLE) * ROW_MULTIPLE
+    return [(first, min(first + size, num_rows)) for first in range(0, num_rows, max(1, size))]
 
 
 def _space(features_NH: Tensor, weight_VH: Tensor, chunks: list[tuple[int, int]]) -> Tensor:
@@ -117,7 +114,20 @@ def _space(features_NH: Tensor, weight_VH: Tensor, chunks: list[tuple[int, int]]
     return features_NH.new_empty(max((last - first for first, last in chunks), default=0) * len(weight_VH))
 
 
-def _logits(space: Tensor, rows_RH: Tensor, weight_VH: Tensor, bias_V: Tensor, scale: float) -> Tensor:
-    """A chunk's logits, words first: on two threads the products are faster that way round. -> (V, R)"""
-    logits_VR = space[: len(weight_VH) * len(rows_RH)].view(len(weight_VH), len(rows_RH))
-    return torch.addmm(bias_V[:, None], weight_VH, rows_RH.t(), beta=scale, alpha=scale, out=logits_VR)
+def _probs(space: Tensor, rows_RH: Tensor, weight_VH: Tensor, bias_V: Tensor, scale: float) -> Tensor:
+    """A chunk's probabilities, words first: on two threads the products are faster that way round. -> (V, R)"""
+    probs_VR = space[: len(weight_VH) * len(rows_RH)].view(len(weight_VH), len(rows_RH))
+    torch.addmm(bias_V[:, None], weight_VH, rows_RH.t(), beta=scale, alpha=scale, out=probs_VR)
+    return torch.softmax(probs_VR, 0, out=probs_VR)
+
+
+def _log_probs(
+    probs_N: Tensor, features_NH: Tensor, weight_VH: Tensor, bias_V: Tensor, targets_N: Tensor, scale: float
+) -> Tensor:
+    """Logarithms of the targets' probabilities; of those too small for a float, from the logits. -> (N,)"""
+    log_probs_N = probs_N.log()
+    small = (probs_N < TOO_SMALL).nonzero()[:, 0]
+    for rows in torch.split(small, MIN_ROWS):
+        logits_RV = torch.addmm(bias_V, features_NH[rows], weight_VH.t(), beta=scale, alpha=scale)
+        log_probs_N[rows] = logits_RV.log_softmax(1).gather(1, targets_N[rows, None])[:, 0]
+    return log_probs_N

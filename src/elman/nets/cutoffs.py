@@ -7,9 +7,10 @@ import numpy as np
 from elman.lm import Array
 
 # Frequent words are predicted better in the head than through a cluster, so the head is made larger than the cheapest
-# one, until the work is this many times the least (Grave et al. 2017 say to do so, not how far; 3 gives the cut-offs
-# that are in use: about 1000, 4000 for the Penn Treebank and 2000, 10000 for WikiText-2).
-GENEROSITY = 3.0
+# one, until the work is this many times the least or this part of a full softmax (Grave et al. 2017 say to do so, not
+# how far; this comes near the cut-offs that are in use, 1000 or 2000 words in the head for the Penn Treebank and 2000
+# to 4000 for WikiText-2).
+GENEROSITY, MOST = 4.0, 0.25
 
 
 def choose_cutoffs(counts: Array, features: int, *, shrink: float) -> tuple[int, ...]:
@@ -24,7 +25,8 @@ def choose_cutoffs(counts: Array, features: int, *, shrink: float) -> tuple[int,
     firsts, seconds = ranks[:, None], ranks[None, :]
     work = multiply_adds(firsts, seconds, vocab_size, covered, features, shrink)
     work = np.where(firsts < seconds, work, np.inf)
-    allowed = work <= GENEROSITY * work.min()
+    least = work.min()
+    allowed = work <= max(least, min(GENEROSITY * least, MOST * features * vocab_size))
     first = int(np.flatnonzero(allowed.any(axis=1))[-1])
     return int(ranks[first]), int(ranks[np.argmin(work[first])])
 
