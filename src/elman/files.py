@@ -42,6 +42,7 @@ Content: TypeAlias = bytes | Mapping[str, Array]  # the bytes of a file, or the 
 FORMAT_VERSION = 1  # of a model directory; a higher one is refused
 MANIFEST = "manifest.json"
 LOCK = ".lock"
+RUN_FOLDER = "checkpoints"  # of a run that goes on
 NEW = ".new"
 
 CHUNK_BYTES = 8 << 20
@@ -186,9 +187,11 @@ def _write_file(path: Path, buffers: Sequence[memoryview]) -> Entry:
         stopped: list[bool] = []
         try:
             digest = pool.submit(_digest, buffers, stopped)
-            for chunk in _chunks(buffers):
-                while len(chunk):
-                    chunk = chunk[os.write(descriptor, chunk) :]
+            for buffer in buffers:
+                for chunk in _chunks([buffer]):
+                    while len(chunk):
+                        chunk = chunk[os.write(descriptor, chunk) :]
+                    _release(buffer)
             os.fsync(descriptor)
         except BaseException:
             stopped.append(True)
@@ -196,6 +199,17 @@ def _write_file(path: Path, buffers: Sequence[memoryview]) -> Entry:
         finally:
             os.close(descriptor)
         return Entry(sha256=digest.result(), size=sum(len(buffer) for buffer in buffers))
+
+
+def _release(buffer: memoryview) -> None:
+    """Give back the memory in which a mapped file is held, if it is one: written out, its pages are not needed."""
+    owner: object = buffer.obj
+    while owner is not None:
+        if isinstance(owner, np.memmap):
+            if owner.mode != "c":  # those pages are nowhere but in memory
+                owner._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+            return
+        owner = owner.base if isinstance(owner, np.ndarray) else None
 
 
 def _digest(buffers: Iterable[memoryview], stopped: Sequence[bool] = ()) -> str:
@@ -340,6 +354,13 @@ def check_vacant(directory: Path, *, overwrite: bool) -> None:
     if holds_model(directory):
         if not overwrite:
             raise WriteError(f"{directory} holds a model already", hint="--overwrite replaces it")
+        return
+    if RUN_FOLDER in names:
+        if not overwrite:
+            raise WriteError(
+                f"{directory} holds a run that has not finished",
+                hint=f"elman resume {directory} goes on with it, --overwrite begins anew",
+            )
         return
     # A writer killed before its first manifest leaves its lock and some NAME.new.
     if any(name != LOCK and not (LOCK in names and name.endswith(NEW)) for name in names):
