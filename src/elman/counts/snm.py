@@ -247,8 +247,10 @@ def fit_snm(
         for part in (counted_ids, fitted_ids)
     )
     word_counts = np.bincount(counted_ids, minlength=vocab_size)
-    # Words that the shortened text lacks will be there when all of it is counted.
-    is_fitted = np.full(len(fitted_ids), True) if heldout_ids is not None else word_counts[fitted_ids] > 0
+    is_fitted = np.full(len(fitted_ids), True)
+    if heldout_ids is None and np.bincount(ids, minlength=vocab_size).all():
+        # The words that the shortened text lacks will all be there when everything is counted.
+        is_fitted = word_counts[fitted_ids] > 0
     numbers = np.where(is_fitted, np.cumsum(is_fitted) - 1, NOWHERE)
     targets = coarse_bucket(word_counts)
     evidence = [_gather(_count(text, kind), fitted, kind, token_numbers=numbers, targets=targets) for kind in kinds]
