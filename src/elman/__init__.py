@@ -13,10 +13,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["ElmanError", "Model", "Score", "__version__", "import_arpa", "load", "mix", "train"]
+__all__ = ["ElmanError", "Model", "Score", "__version__", "import_arpa", "load", "mix", "resume", "train"]
 
 if TYPE_CHECKING:
-    from elman.api import Model, Score, import_arpa, load, mix, train
+    from elman.api import Model, Score, import_arpa, load, mix, resume, train
     from elman.errors import ElmanError
 
 

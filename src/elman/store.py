@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from elman import build, files
-from elman.config import Config, DataConfig, ModelConfig
+from elman.config import Config, DataConfig, ModelConfig, TrainConfig
 from elman.errors import DataError, ElmanError
 from elman.text.tokenizer import Tokenizer
 from elman.text.vocabulary import EOS_ID, UNK_ID
@@ -44,6 +44,8 @@ class Record(Config):
     data: DataConfig
     model: ModelConfig
     seed: int
+    train: TrainConfig | None = None  # nets only
+    outcome: dict[str, Any] | None = None  # of a net's training: steps, tokens, passes, why it ended
     threads: int | None = None
     source: Source | None = None  # None for what was imported
     seconds: float | None = None
@@ -68,6 +70,14 @@ def reserve(directory: Path, *, overwrite: bool) -> Iterator[None]:
     files.check_vacant(directory, overwrite=overwrite)
     with files.lock(directory):
         files.check_vacant(directory, overwrite=overwrite)
+        files.recover(directory)
+        yield
+
+
+@contextlib.contextmanager
+def reserve_run(directory: Path) -> Iterator[None]:
+    """Make sure that nobody else goes on with the run that is there."""
+    with files.lock(directory):
         files.recover(directory)
         yield
 

@@ -2,5 +2,6 @@
 
 from elman.api.make import import_arpa, mix, train
 from elman.api.model import Model, Score, load
+from elman.api.nets import resume
 
-__all__ = ["Model", "Score", "import_arpa", "load", "mix", "train"]
+__all__ = ["Model", "Score", "import_arpa", "load", "mix", "resume", "train"]

@@ -13,7 +13,15 @@ from typing import Any
 
 from elman import build, config, store
 from elman.api.model import Model, load, sources_of
-from elman.config import CacheConfig, DataConfig, KneserNeyConfig, MixtureConfig, ModelConfig
+from elman.api.nets import NetConfig, train_net
+from elman.config import (
+    CacheConfig,
+    DataConfig,
+    KneserNeyConfig,
+    MixtureConfig,
+    ModelConfig,
+    TrainConfig,
+)
 from elman.counts.cache import CacheModel
 from elman.counts.scratch import Scratch
 from elman.errors import DataError, UsageError
@@ -21,6 +29,8 @@ from elman.text.corpus import Corpus, learn, read_corpus
 from elman.text.pipelines import Recipe
 from elman.text.readers import Sources
 from elman.text.tokenizer import Tokenizer
+from elman.train.budget import Budget, parse_duration
+from elman.train.progress import Progress
 
 Report = Callable[[str], None]
 NO_VALID = "none"
@@ -43,28 +53,41 @@ def train(
     units: str | None = None,
     reset_lines: bool | None = None,
     budget: str | float | None = None,
+    started: float | None = None,
     memory: str | int | None = None,
     settings: Mapping[str, Any] | None = None,
     recipe: str | Path | None = None,
+    init: str | Path | None = None,
     seed: int = 1,
     threads: int | None = None,
+    device: str | None = None,
     overwrite: bool = False,
     command: str | None = None,
     report: Report = _silent,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Model:
     """Train a model on text and save it in the directory `out` (None: only give it back).
 
     Without `valid` the last part of the data is held out; `valid="none"` trains on all of it. `settings` are what
-    `--set` takes: {"model.order": 5}. `budget` is an upper bound of time; counting takes what it needs.
+    `--set` takes: {"model.order": 5}. `budget` is an upper bound of time from `started` (on
+    time.monotonic's clock; now, if not given) to the saved model; counting takes what it needs. `init` is a
+    net to go on from, with its vocabulary.
     """
     begin = time.perf_counter()
     if task != "lm":
         raise UsageError(f"there is no task {task!r}", hint="tasks: lm")
-    data_config, model_config = plan(model, units=units, reset_lines=reset_lines, settings=settings, recipe=recipe)
+    base = None if init is None else _base(init, model=model, units=units, settings=settings)
+    if base is not None:
+        model, units = base.record.model.family, base.record.data.units
+        reset_lines = base.record.data.reset_lines if reset_lines is None else reset_lines
+    data_config, model_config, given = plan(
+        model, units=units, reset_lines=reset_lines, settings=settings, recipe=recipe
+    )
     limit = None if budget is None else parse_duration(budget)
     memory_bytes = None if memory is None else parse_size(memory)
     with _reserved(out, overwrite=overwrite), Scratch(memory_bytes, threads=threads) as scratch:
-        learned = learn(sources_of(data), data_config, heldout=valid is None)
+        known = None if base is None else base.tokenizer
+        learned = learn(sources_of(data), data_config, heldout=valid is None, tokenizer=known)
         notes = _Notes(report)
         for sentence in learned.notes:
             notes(sentence)
@@ -72,6 +95,35 @@ def train(
         heldout = learned.heldout
         if valid is not None and valid != NO_VALID:
             heldout = read_corpus(sources_of(valid), learned.tokenizer, data_config)
+        if base is not None and learned.train.unknown_tokens:
+            notes(f"{learned.train.unknown_tokens:,} tokens of the new text are words that the old model does not know")
+        record = store.Record(
+            vocab_size=learned.tokenizer.vocab_size,
+            data=data_config,
+            model=model_config if base is None else base.record.model,
+            seed=seed,
+            threads=threads if isinstance(model_config, NetConfig) else scratch.threads,
+            source=_source(learned.train),
+            command=command,
+            notes=tuple(notes.said),
+        )
+        if isinstance(model_config, NetConfig):
+            return train_net(
+                record,
+                tokenizer=learned.tokenizer,
+                corpus=learned.train,
+                heldout=heldout,
+                model_settings=given["model"],
+                train_settings=given["train"],
+                init=base,
+                out=None if out is None else Path(out),
+                budget=None if limit is None else Budget(limit, time.monotonic() if started is None else started),
+                device=device,
+                report=report,
+                on_progress=on_progress,
+            )
+        if device is not None:
+            raise UsageError("--device does not apply to models that count", hint="leave it out")
         lm = build.fit(
             model_config,
             learned.train.ids,
@@ -81,16 +133,7 @@ def train(
             scratch=scratch,
             report=notes,
         )
-        record = store.Record(
-            vocab_size=learned.tokenizer.vocab_size,
-            data=data_config,
-            model=model_config,
-            seed=seed,
-            threads=scratch.threads,
-            source=_source(learned.train),
-            command=command,
-            notes=tuple(notes.said),
-        )
+        record = record.model_copy(update={"notes": tuple(notes.said)})
         made = _finished(Model(record, learned.tokenizer, lm), heldout, begin)
         if limit is not None and (made.record.seconds or 0) > limit:
             report(
@@ -184,8 +227,11 @@ def plan(
     reset_lines: bool | None,
     settings: Mapping[str, Any] | None,
     recipe: str | Path | None,
-) -> tuple[DataConfig, ModelConfig]:
-    """The settings of data and model from all the places they may come from, checked before any work is done."""
+) -> tuple[DataConfig, ModelConfig, dict[str, dict[str, Any]]]:
+    """The settings of data and model from all the places they may come from, checked before any work is done.
+
+    The last is what was given, by section: a net's own settings are completed later, when its time is known.
+    """
     given = _sections(settings or {})
     flags = {("data", "units"): units, ("data", "reset_lines"): reset_lines, ("model", "family"): model}
     for (section, key), value in flags.items():
@@ -201,11 +247,29 @@ def plan(
         raise UsageError(f"there is no model {family!r}", hint=hint)
     if family in NOT_FROM_TEXT:
         raise UsageError(f"a {family} is not made from text alone", hint="elman mix DIR cache --valid F --out DIR")
-    _refuse(merged, ("train",), f"{family}, which counts")
+    if not issubclass(records[family], NetConfig):
+        _refuse(merged, ("train",), f"{family}, which counts")
+    config.make(TrainConfig, merged["train"], section="train")
     return (
         config.make(DataConfig, merged["data"], section="data"),
         config.make(records[family], merged["model"], section="model"),
+        merged,
     )
+
+
+def _base(init: str | Path, *, model: str | None, units: str | None, settings: Mapping[str, Any] | None) -> Model:
+    """The net to go on from; what it has settled cannot be set again."""
+    base = load(init)
+    if not isinstance(base.record.model, NetConfig):
+        raise UsageError(f"{init} holds a {base.record.model.family}, which counts: there is nothing to go on from")
+    if model is not None and model != base.record.model.family:
+        raise UsageError(f"{init} holds a {base.record.model.family}, not a {model}", hint="leave out --model")
+    if units is not None and units != base.record.data.units:
+        raise UsageError(f"{init} was trained on {base.record.data.units} units", hint="leave out --units")
+    for key in settings or {}:
+        if key.startswith("model."):
+            raise UsageError(f"{key} is settled by {init}", hint="leave it out, or train without --init")
+    return base
 
 
 def _sections(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -291,20 +355,6 @@ def _source(corpus: Corpus) -> store.Source:
     return store.Source(
         fingerprint=corpus.fingerprint, lines=corpus.num_lines, tokens=len(corpus.ids), bytes=corpus.num_bytes
     )
-
-
-def parse_duration(value: str | float) -> float:
-    """Seconds: `90`, `90s`, `10m`, `1.5h`, `1h30m`."""
-    if isinstance(value, int | float) or re.fullmatch(r"\d+(\.\d+)?", value):
-        seconds = float(value)
-    else:
-        if not re.fullmatch(r"(\d+(\.\d+)?[hms])+", value):
-            raise UsageError(f"{value!r} is no duration", hint="for example 90s, 10m or 1h30m")
-        unit_seconds = {"h": 3600, "m": 60, "s": 1}
-        seconds = sum(float(number) * unit_seconds[unit] for number, unit in re.findall(r"([\d.]+)([hms])", value))
-    if not 0 < seconds < float("inf"):
-        raise UsageError(f"a budget of {value} is no time at all", hint="for example 90s, 10m or 1h30m")
-    return seconds
 
 
 def parse_size(value: str | int) -> int:

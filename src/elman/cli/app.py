@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from elman import __version__
-from elman.cli import demo, evaluate, export, generate, import_, info, mix, next_, score, terminal, train
+from elman.cli import demo, evaluate, export, generate, import_, info, mix, next_, resume, score, terminal, train
 from elman.errors import ElmanError
 
 INTERRUPTED, TERMINATED, CLOSED_PIPE = 128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGPIPE
@@ -44,6 +44,7 @@ def make_app() -> typer.Typer:
     verbs: dict[str, Callable[..., None]] = {
         "demo": demo.demo,
         "train": train.train,
+        "resume": resume.resume,
         "evaluate": evaluate.evaluate,
         "score": score.score,
         "generate": generate.generate,

@@ -16,6 +16,9 @@ from elman.errors import UsageError
 
 if TYPE_CHECKING:
     from elman.api import Model
+    from elman.train.progress import Progress
+
+LINE_SECONDS = 10.0  # between two lines of progress where there is no terminal
 
 SCHEMA_VERSION = 1  # of what --json prints; a key may be added without a new number, never removed
 
@@ -111,6 +114,53 @@ def status(message: str) -> Iterator[Callable[[str], None]]:
             progress.console.print(escape(note), markup=False, highlight=False)
 
         yield report
+
+
+@contextlib.contextmanager
+def training(message: str) -> Iterator[tuple[Callable[[str], None], Callable[[Progress], None]]]:
+    """While something is trained: a bar with all that matters on a terminal, a line now and then elsewhere.
+
+    Gives two functions: for sentences that stay, and for progress.
+    """
+    if not is_fancy(sys.stderr):
+        said = [0.0]
+
+        def tell(progress: Progress) -> None:
+            if progress.elapsed_seconds - said[0] >= LINE_SECONDS and progress.step:
+                said[0] = progress.elapsed_seconds
+                say(_describe(progress))
+
+        yield say, tell
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(message, total=None)
+
+        def report(note: str) -> None:
+            bar.console.print(escape(note), markup=False, highlight=False)
+
+        def show(progress: Progress) -> None:
+            total = None if progress.fraction is None else 1.0
+            bar.update(task, description=_describe(progress), total=total, completed=progress.fraction or 0.0)
+
+        yield report, show
+
+
+def _describe(progress: Progress) -> str:
+    """Where a run is, in one line."""
+    parts = [f"step {progress.step:,}", f"pass {progress.epoch:.2f}", f"loss {progress.nats_per_token:.3f}"]
+    parts.append(f"perplexity {number(progress.perplexity)}")
+    if progress.valid_perplexity is not None:
+        parts.append(f"valid {number(progress.valid_perplexity)}")
+    parts.append(f"{progress.tokens_per_second:,.0f} tokens/s, {progress.fraction_of_peak:.0%} of peak")
+    if progress.eta_seconds is not None:
+        minutes, seconds = divmod(round(progress.eta_seconds), 60)
+        parts.append(f"{minutes}:{seconds:02d} left")
+    return "  ".join(parts)
 
 
 def command() -> str:

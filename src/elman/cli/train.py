@@ -9,6 +9,7 @@ import typer
 
 from elman.cli import terminal
 from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings
+from elman.errors import UsageError
 
 
 def train(
@@ -24,7 +25,7 @@ def train(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="uniform, unigram, bigram, ngram, kn, mkn, snm. [default: mkn]"),
+        typer.Option(metavar="NAME", help="uniform unigram bigram ngram kn mkn snm window rnn gru lstm [default: mkn]"),
     ] = None,
     units: Annotated[
         str | None,
@@ -36,24 +37,37 @@ def train(
     budget: Annotated[
         str | None, typer.Option(metavar="TIME", help="At most so long, like 10m; counting takes what it needs.")
     ] = None,
+    epochs: Annotated[
+        float | None, typer.Option(min=0.0, metavar="N", help="Nets: so many passes over the text.")
+    ] = None,
     memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Count within so much memory, like 4G, and on disk beyond it.")
     ] = None,
     settings: Settings = None,
     recipe: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Settings in a file; --set wins.")] = None,
+    init: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Nets: go on from this model, with its vocabulary.")
+    ] = None,
     seed: Seed = 1,
     threads: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads. [default: all cores]")] = None,
+    device: Annotated[str | None, typer.Option(metavar="D", help="Nets: cpu or cuda. [default: cpu]")] = None,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """Train a model on text.
 
-    A setting that is not a flag is given by --set: model.order=5, model.smoothing=witten-bell, data.min_count=3.
+    A setting that is not a flag is given by --set: model.order=5, model.hidden=512, train.learning_rate=0.003.
     """
     terminal.limit_threads(threads)
     from elman.api import train as train_model
+    from elman.train.budget import process_started
+    from elman.train.threads import prepare_environment
 
-    with terminal.status(f"training {model or 'mkn'}") as report:
+    prepare_environment()
+    pairs = terminal.parse_pairs(settings)
+    if epochs is not None and pairs.setdefault("train.epochs", str(epochs)) != str(epochs):
+        raise UsageError(f"train.epochs is given twice: {epochs} and {pairs['train.epochs']}")
+    with terminal.training(f"training {model or 'mkn'}") as (report, on_progress):
         made = train_model(
             task,
             data,
@@ -63,13 +77,17 @@ def train(
             units=units,
             reset_lines=reset_lines or None,
             budget=budget,
+            started=process_started(),
             memory=memory,
-            settings=terminal.parse_pairs(settings),
+            settings=pairs,
             recipe=recipe,
+            init=init,
             seed=seed,
             threads=threads,
+            device=device,
             overwrite=overwrite,
             command=terminal.command(),
             report=report,
+            on_progress=on_progress,
         )
     terminal.print_made(made, json=json)

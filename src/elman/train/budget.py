@@ -19,8 +19,9 @@ EXIT_SECONDS = 0.25  # what a process needs to end
 EXIT_SHARE = 0.004  # and for whatever was measured a little too well
 
 
-def parse_duration(text: str) -> float:
+def parse_duration(text: str | float) -> float:
     """Seconds in `90`, `90s`, `10m`, `1h30m`, `2d`."""
+    text = str(text)
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text)
     if not parts or not re.fullmatch(r"(\s*\d+(\.\d+)?\s*[smhd]?)+\s*", text):
         raise UsageError(f"{text!r} is no duration", hint="write it like 90s, 10m or 1h30m")

@@ -1,0 +1,27 @@
+"""`elman resume`: go on where a stopped run was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elman.cli import terminal
+from elman.cli.options import Json
+
+
+def resume(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the run was begun.", show_default=False)],
+    device: Annotated[str | None, typer.Option(metavar="D", help="cpu or cuda. [default: cpu]")] = None,
+    json: Json = False,
+) -> None:
+    """Go on exactly where a stopped training was; a finished one is left as it is."""
+    from elman.api import resume as go_on
+    from elman.train.budget import process_started
+    from elman.train.threads import prepare_environment
+
+    prepare_environment()
+    with terminal.training("training") as (report, on_progress):
+        made = go_on(directory, started=process_started(), device=device, report=report, on_progress=on_progress)
+    terminal.print_made(made, json=json)
