@@ -50,11 +50,12 @@ def _word_class() -> str:
     return "".join(parts)
 
 
-_WORD = _word_class()
+WORD_CLASS = _word_class()
 
-# A run of word characters with apostrophes inside it, or one other character; each with the space before it. Apostrophes
-# are counted, since an engine that may have to give back any number of them needs memory for all.
-WORD_PATTERN = f"{SPACE_MARK}?[{_WORD}]+(?:['\u2019][{_WORD}]+){{0,4}}|{SPACE_MARK}?[^{_WORD}{SPACE_MARK}]|{SPACE_MARK}"
+# A run of word characters with apostrophes inside it, or one other character, or nothing; each with the space before it.
+# Apostrophes are counted, since an engine that may have to give back any number of them needs memory for all.
+_WORD = f"[{WORD_CLASS}]+(?:['\u2019][{WORD_CLASS}]+){{0,4}}"
+WORD_PATTERN = f"{SPACE_MARK}?{_WORD}|{SPACE_MARK}?[^{WORD_CLASS}{SPACE_MARK}]|{SPACE_MARK}"
 WORD_REGEX = re.compile(WORD_PATTERN)
 
 
