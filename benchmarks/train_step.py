@@ -111,7 +111,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    print(f"{ROWS} rows x {TOKENS} tokens, {options.threads} threads, torch {torch.__version__}; best of {options.rounds}")
+    print(
+        f"{ROWS} rows x {TOKENS} tokens, {options.threads} threads, torch {torch.__version__}; best of {options.rounds}"
+    )
     print("hidden  words plain ms ours ms  ratio  of peak  tokens/s evaluation   of peak GFLOP/s")
     for hidden in map(int, options.hidden.split(",")):
         for vocab_size in map(int, options.words.split(",")):

@@ -79,7 +79,8 @@ def _first_line(path: Path, line: bytes) -> tuple[int, bool]:
 
 def _numbers(path: Path, number: int, fields: list[bytes]) -> Array:
     try:
-        numbers = np.array(fields, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            numbers = np.array(fields, dtype=np.float32)
     except ValueError:
         raise DataError(f"line {number} of {path} has something that is no number after the word") from None
     if not np.isfinite(numbers).all():
