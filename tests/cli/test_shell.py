@@ -17,7 +17,7 @@ import elman
 from elman.cli import terminal
 from tests.cli.conftest import LINES, Run, run_process
 
-VERBS = ["demo", "train", "evaluate", "score", "generate", "next", "mix", "export", "import", "info"]
+VERBS = ["demo", "train", "resume", "evaluate", "score", "generate", "next", "mix", "export", "import", "info"]
 
 
 def test_help_names_every_verb_and_there_are_no_others(run: Run) -> None:

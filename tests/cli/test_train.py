@@ -136,7 +136,7 @@ def test_a_line_of_fifty_megabytes(tmp_path: Path) -> None:
         (["--model", "cache"], "a cache is not made from text alone", "elman mix DIR cache --valid F --out DIR"),
         (["--units", "words"], "data.units: ", None),
         (["--units", "char", "--set", "data.units=word"], "data.units is given twice", None),
-        (["--budget", "soon"], "'soon' is no duration", "for example 90s, 10m or 1h30m"),
+        (["--budget", "soon"], "'soon' is no duration", "write it like 90s, 10m or 1h30m"),
         (["--memory", "much"], "'much' is no amount of memory", "for example 500M or 4G"),
         (["--memory", "1M"], "--memory 1M is too little", None),
     ],
