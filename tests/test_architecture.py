@@ -143,7 +143,7 @@ def test_torch_is_imported_eagerly_only_by_what_learns() -> None:
             continue
         for item in imports_in(path):
             is_heavy = item.target.split(".")[0] == "torch" or room_of(item.target) in TORCH_ROOMS
-                is_heavy = is_heavy and not item.target.startswith(TORCH_FREE)
+            is_heavy = is_heavy and not item.target.startswith(TORCH_FREE)
             assert not (is_heavy and item.is_eager), f"{path.relative_to(PACKAGE)} line {item.line}: {item.target}"
 
 
