@@ -32,7 +32,7 @@ def count_ngrams(ids: Array, *, order: int, vocab_size: int, reset_lines: bool, 
     text = _with_starts(ids, vocab_size, reset_lines, scratch)
     bos = vocab_size
     num_slots = len(text) - 1  # the last symbol only stops the last n-gram
-    word_type = _smallest_type(vocab_size + 1)
+    word_type = smallest_type(vocab_size + 1)
     positions = scratch.empty(num_slots, np.uint32 if len(text) < 2**32 else np.int64)
     offsets = _sort_by_word(text, positions, vocab_size + 1, scratch)
 
@@ -69,7 +69,7 @@ def _with_starts(ids: Array, vocab_size: int, reset_lines: bool, scratch: Scratc
     bos, num_starts = vocab_size, 1
     if reset_lines:
         num_starts = sum(int(np.count_nonzero(part == EOS_ID)) for part in _parts(ids, scratch.chunk_rows))
-    text = scratch.empty(len(ids) + num_starts + 1, _smallest_type(vocab_size + 1))
+    text = scratch.empty(len(ids) + num_starts + 1, smallest_type(vocab_size + 1))
     text[-1] = bos
     if not reset_lines:
         text[0] = EOS_ID
@@ -134,7 +134,7 @@ def _chunks(offsets: Array, chunk_rows: int) -> Iterator[tuple[int, int]]:
     """Ranges of whole groups with about chunk_rows members each; a single group may have more."""
     num_groups, first = len(offsets) - 1, 0
     while first < num_groups:
-        last = int(np.searchsorted(offsets, int(offsets[first]) + chunk_rows, side="right")) - 1
+        last = last_at_most(offsets, int(offsets[first]) + chunk_rows)
         last = min(max(last, first + 1), num_groups)
         yield first, last
         first = last
@@ -187,6 +187,13 @@ def _sort_within(group: Array, word: Array, position: Array) -> tuple[Array, Arr
     return (keys & np.uint64((1 << position_bits) - 1)).astype(np.int64), word
 
 
+def last_at_most(offsets: Array, bound: int) -> int:
+    """The index of the last of these sorted offsets that is not above the bound."""
+    bound = min(bound, int(np.iinfo(offsets.dtype).max))
+    # sought as a number of the same type: for any other numpy converts the whole array first
+    return int(np.searchsorted(offsets, offsets.dtype.type(bound), side="right")) - 1
+
+
 def _differences(offsets: Array, scratch: Scratch) -> Array:
     counts = scratch.empty(len(offsets) - 1, np.uint32)
     for first in range(0, len(counts), scratch.chunk_rows):
@@ -195,5 +202,5 @@ def _differences(offsets: Array, scratch: Scratch) -> Array:
     return counts
 
 
-def _smallest_type(num_values: int) -> type[np.unsignedinteger]:
+def smallest_type(num_values: int) -> type[np.unsignedinteger]:
     return np.uint16 if num_values <= 2**16 else np.uint32

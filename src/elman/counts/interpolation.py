@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from elman.counts.counting import Counts
+from elman.counts.counting import Counts, last_at_most
 from elman.counts.ngram import NgramModel
 from elman.counts.scratch import Scratch
 from elman.counts.trie import Trie
@@ -24,7 +24,7 @@ def chunks_of_nodes(trie: Trie, order: int, chunk_rows: int) -> Iterator[tuple[i
     """Ranges of nodes of this order that together have about chunk_rows children."""
     starts, first, num_nodes = trie.starts[order - 1], 0, trie.num_nodes(order)
     while first < num_nodes:
-        last = int(np.searchsorted(starts, int(starts[first]) + chunk_rows, side="right")) - 1
+        last = last_at_most(starts, int(starts[first]) + chunk_rows)
         last = min(max(last, first + 1), num_nodes, first + chunk_rows)
         yield first, last
         first = last

@@ -6,7 +6,9 @@ its back-off weight. The state is the node of each suffix of the history, by len
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -16,7 +18,8 @@ from elman.lm import Array
 from elman.text.vocabulary import EOS_ID
 
 DAMAGED = "copy the model again from where it came, or train it again"
-CHUNK_TOKENS = 1 << 16  # scored at once: the temporary arrays stay in the cache
+CHUNK_TOKENS = 1 << 15  # scored at once: the temporary arrays stay in the cache
+NUM_THREADS = min(2, os.cpu_count() or 1)  # score large batches: numpy lets go of the interpreter meanwhile
 
 
 def start_nodes(trie: Trie, rows: int, *, reset_lines: bool) -> Array:
@@ -82,7 +85,7 @@ class NgramModel:
                     row += self.backoffs[k - 1][node]
                     rows = self.trie.children(k, node)
                     row[self.trie.words[k][rows]] = self.log_probs[k][rows]
-        return out
+        return np.minimum(out, 0, out=out)  # see _score_chunk
 
     def advance(self, tokens: Array, state: Array) -> Array:
         return advance_nodes(self.trie, tokens, state)
@@ -93,31 +96,44 @@ class NgramModel:
     def score(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
         rows, num_tokens = tokens.shape
         nats = np.zeros((rows, num_tokens), np.float32)
-        state = state.copy()
+        after = state.copy()
         step = max(1, CHUNK_TOKENS // max(1, num_tokens))
-        for first in range(0, rows, step):
+
+        def score_rows(first: int) -> None:
             part = slice(first, first + step)
             for at in range(0, num_tokens, CHUNK_TOKENS):
                 window = slice(at, min(at + CHUNK_TOKENS, num_tokens))
                 left = np.clip(lengths[part] - at, 0, window.stop - at)
-                nats[part, window], state[part] = self._score_chunk(tokens[part, window], left, state[part])
-        return nats, state
+                nats[part, window], after[part] = self._score_chunk(tokens[part, window], left, after[part])
+
+        if rows <= step:
+            score_rows(0)
+        else:
+            with ThreadPoolExecutor(NUM_THREADS) as pool:
+                list(pool.map(score_rows, range(0, rows, step)))
+        return nats, after
 
     def _score_chunk(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
         ends = follow(self.trie, tokens, state)
-        nats = np.take(self.log_probs[0], tokens)
-        for k in range(2, self.order + 1):
-            histories, hits = ends[k - 2][:, :-1], ends[k - 1][:, 1:]
-            # NOWHERE reads the last row of the table; such values are thrown away
-            backed = nats + np.where(histories == NOWHERE, np.float32(0), np.take(self.backoffs[k - 2], histories))
-            nats = (
-                np.where(hits == NOWHERE, backed, np.take(self.log_probs[k - 1], hits))
-                if self.log_probs[k - 1].size
-                else backed
-            )
-        nats[np.arange(tokens.shape[1]) >= lengths[:, None]] = 0
+        nats = np.zeros(tokens.size, np.float32)
+        open_ = np.arange(tokens.size)  # the tokens whose n-gram is not found yet, from the longest to the shortest
+        for k in range(self.order, 0, -1):
+            nodes = ends[k - 1].ravel()
+            before = open_ + open_ // tokens.shape[1]  # where the history of each token is; one further is its n-gram
+            if k < self.order:
+                histories = np.take(nodes, before)
+                known = np.flatnonzero(histories != NOWHERE)
+                nats[open_[known]] += np.take(self.backoffs[k - 1], histories[known])
+            hits = np.take(nodes, before + 1)
+            is_hit = hits != NOWHERE
+            known = np.flatnonzero(is_hit)
+            nats[open_[known]] += np.take(self.log_probs[k - 1], hits[known])
+            open_ = open_[~is_hit]
+        is_padding = np.arange(tokens.shape[1]) >= lengths[:, None]
+        # more than certain: by rounding, or by the back-offs of a file from elsewhere
+        scored = np.where(is_padding, np.float32(0), np.minimum(nats, 0).reshape(tokens.shape))
         after = [end[np.arange(len(tokens)), lengths] for end in ends[: self.order - 1]]
-        return nats, np.stack(after, axis=1) if after else state
+        return scored, np.stack(after, axis=1) if after else state
 
     def tensors(self) -> dict[str, Array]:
         """Everything but the settings, to be saved."""

@@ -42,7 +42,7 @@ class Scratch:
         self.memory_bytes = memory_bytes
         self.threads = threads or min(2, os.cpu_count() or 1)
         self.spills = False
-        self.chunk_rows = 1 << 20
+        self.chunk_rows = 1 << 17  # so that what one chunk needs stays in the cache
         self._parent = directory
         self._folder: Path | None = None
         self._maps: list[np.memmap[Any, Any]] = []

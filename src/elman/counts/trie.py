@@ -65,25 +65,24 @@ class Trie:
         return found
 
     def _find_block(self, order: int, nodes: Array, words: Array, found: Array) -> None:
-        """All binary searches advance together, each inside the children of its node; the finished ones leave now and then."""
+        """All binary searches go on together, each inside the children of its node; those with the most steps come first."""
         starts, table = self.starts[order - 1], self.words[order]
         active = np.flatnonzero(nodes != NOWHERE)
         nodes = nodes[active]
-        low = np.take(starts, nodes).astype(np.int64)
+        low = np.take(starts, nodes)
         span = np.take(starts, nodes + 1) - low
-        wanted = words[active].astype(table.dtype)
         if not span.all():  # nodes without children
             keep = np.flatnonzero(span)
-            active, low, span, wanted = active[keep], low[keep], span[keep], wanted[keep]
-        while num_open := np.count_nonzero(is_open := span > 1):
-            if num_open < len(span) // 2:
-                done = np.flatnonzero(~is_open)
-                hit = done[np.take(table, low[done]) == wanted[done]]
-                found[active[hit]] = low[hit]
-                keep = np.flatnonzero(is_open)
-                active, low, span, wanted = active[keep], low[keep], span[keep], wanted[keep]
-            half = span >> 1
-            low += half * (np.take(table, low + half) <= wanted)
-            span -= half
+            active, low, span = active[keep], low[keep], span[keep]
+        num_steps = np.frexp(span - 1.0)[1]  # the bits of span - 1
+        by_steps = np.argsort(num_steps.astype(np.uint8), kind="stable")[::-1]  # a radix sort
+        active, low, span = active[by_steps], low[by_steps].astype(np.int64), span[by_steps].astype(np.int64)
+        wanted = np.take(words, active).astype(table.dtype)
+        num_open = len(active)
+        while num_open := int(np.count_nonzero(span[:num_open] > 1)):
+            open_low, open_span = low[:num_open], span[:num_open]
+            half = open_span >> 1
+            open_low += half * (np.take(table, open_low + half) <= wanted[:num_open])
+            open_span -= half
         hit = np.flatnonzero(np.take(table, low) == wanted)
         found[active[hit]] = low[hit]
