@@ -235,6 +235,8 @@ class RecurrentConfig(Config):
 
 def _check_net(config: WindowConfig | RecurrentConfig) -> None:
     """Refuse what cannot apply."""
+    if config.layer_norm and config.layers == 0:
+        raise ValueError("layer_norm is for layers, and there are none")
     if config.skip != "none" and config.layers < 2:
         raise ValueError(f"skip={config.skip} joins layers, and there are not two")
     if config.dropout_layers and config.layers < 2:
@@ -260,7 +262,7 @@ class MixtureConfig(Config):
 
     family: Literal["mixture"] = "mixture"
     members: tuple[ModelConfig, ...] = Field(min_length=1)
-    bucketed: bool = False  # one set of weights per bucket of how often the history was seen
+    bucketed: bool = False  # a set of weights for each frequent last word, and for each class of rarer ones
 
 
 ModelConfig = Annotated[

@@ -1,0 +1,85 @@
+"""Tiny nets of every family and option, in float64, with weights large enough that it matters what was read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from elman.config import RecurrentConfig, WindowConfig
+from elman.models.neural import NeuralModel
+from elman.models.recurrent import RecurrentModel
+from elman.models.window import WindowModel
+
+COUNTS = np.array([1, 5, 2, 7, 3, 3])
+VECTORS = np.array([[0.5, -1], [np.nan, np.nan], [1, 1], [0.3, 0.2], [-1, 0], [2, -0.7]])
+
+RECURRENT: dict[str, dict[str, Any]] = {
+    "lstm": {"family": "lstm"},
+    "gru": {"family": "gru"},
+    "rnn": {"family": "rnn"},
+    "rnn sigmoid": {"family": "rnn", "activation": "sigmoid"},
+    "rnn relu": {"family": "rnn", "activation": "relu"},
+    "rnn additive": {"family": "rnn", "recurrence": "additive"},
+    "rnn gated": {"family": "rnn", "recurrence": "gated"},
+    "two layers": {"layers": 2},
+    "residual": {"layers": 2, "skip": "residual"},
+    "highway": {"family": "gru", "layers": 3, "skip": "highway"},
+    "dense": {"family": "rnn", "layers": 3, "skip": "dense"},
+    "layer norm": {"layers": 2, "layer_norm": True},
+    "tied": {"tied": True},
+    "tied, projected": {"tied": True, "embedding": 3},
+    "projection": {"projection": 2},
+    "adaptive": {"head": "adaptive", "cutoffs": (2, 4)},
+    "adaptive, tied": {"head": "adaptive", "cutoffs": (2, 4), "tied": True},
+    "adaptive, no cluster": {"head": "adaptive"},
+    "learned start": {"layers": 2, "initial_state": "learned"},
+    "learned start gru": {"family": "gru", "initial_state": "learned"},
+    "vectors": {"vectors": "some.txt"},
+    "frozen vectors": {"vectors": "some.txt", "tune_vectors": False},
+    "noisy": {
+        "layers": 2,
+        "dropout": 0.3,
+        "dropout_embedding": 0.2,
+        "weight_drop": 0.4,
+        "activation_penalty": 2.0,
+        "temporal_penalty": 1.0,
+    },
+}
+WINDOW: dict[str, dict[str, Any]] = {
+    "window": {"window": 3},
+    "window of one": {"window": 1},
+    "window direct": {"window": 2, "direct": True, "activation": "relu"},
+    "window, only direct": {"window": 2, "direct": True, "layers": 0},
+    "window highway": {"window": 2, "layers": 2, "skip": "highway", "layer_norm": True},
+    "window dense": {"window": 3, "layers": 3, "skip": "dense", "activation": "sigmoid"},
+    "window tied": {"window": 2, "tied": True, "embedding": 4},
+    "window adaptive": {"window": 2, "head": "adaptive", "cutoffs": (3,), "projection": 2},
+    "window vectors": {"window": 2, "vectors": "some.txt", "dropout": 0.4},
+}
+NAMES = [*RECURRENT, *WINDOW]
+
+
+def build(name: str, *, dtype: torch.dtype = torch.float64, vocab_size: int = 6, seed: int = 0) -> NeuralModel[Any]:
+    """The net of that name, its weights spread out."""
+    options = {**RECURRENT, **WINDOW}[name]
+    record, kind = (RecurrentConfig, RecurrentModel) if name in RECURRENT else (WindowConfig, WindowModel)
+    config = record(hidden=5, **options)
+    rng = torch.Generator().manual_seed(seed)
+    counts = np.resize(COUNTS, vocab_size)
+    vectors = np.resize(VECTORS, (vocab_size, 2)) if config.vectors else None
+    model: NeuralModel[Any] = kind(
+        config,  # type: ignore[arg-type]
+        vocab_size=vocab_size,
+        reset_lines=False,
+        rng=rng,
+        counts=counts,
+        vectors=vectors,
+        dtype=dtype,
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=rng, dtype=dtype), alpha=0.4)
+        model.head.log_temperature.fill_(0.2)
+    return model
