@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from elman.errors import UsageError
 from elman.lm import Array
-from elman.shaping import AS_IS, Shaping, forbid, keep_top_k, keep_top_p, normalise, shape, warm, without
+from elman.shaping import AS_IS, Shaping, forbid, keep_top_k, keep_top_p, likeliest, normalise, shape, warm, without
 
 LN = np.log
 
@@ -156,3 +156,10 @@ def test_forbidding_a_token_outside_the_vocabulary_is_refused() -> None:
 def test_settings_out_of_range_are_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Shaping(**settings)  # type: ignore[arg-type]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3000), st.integers(1, 20), st.integers(1, 1000))
+def test_the_likeliest_are_those_that_sorting_puts_first(seed: int, vocab_size: int, k: int, num_values: int) -> None:
+    with np.errstate(divide="ignore"):
+        log_probs = LN(np.random.default_rng(seed).integers(0, num_values, vocab_size) / num_values).astype(np.float32)
+    assert likeliest(log_probs, k).tolist() == np.argsort(-log_probs, kind="stable")[:k].tolist()

@@ -21,6 +21,7 @@ from elman.text.chunks import join_chunks
 
 DATA = Path(__file__).parent.parent / "data"
 FIXTURE = DATA / "kenlm-order3.arpa"  # see README.md there for the command
+TEXT = DATA / "kenlm-order3.txt"
 LN10 = math.log(10)
 
 TINY = r"""\data\
@@ -184,18 +185,29 @@ def test_kenlm_scores_its_own_file_as_we_do(kenlm):
 
 def test_lines_of_the_text_score_as_kenlm_scores_them(kenlm):
     oracle, (tokens, model) = kenlm.Model(str(FIXTURE)), read_arpa(FIXTURE)
-    for line in (DATA / "kenlm-order3.txt").read_text().splitlines():
+    for line in TEXT.read_text().splitlines():
         expected = [score for score, _, _ in oracle.full_scores(line)]
         np.testing.assert_allclose(log10s(tokens, model, line.split()), expected, atol=1e-5)
 
 
-def test_our_kneser_ney_is_kenlms(kenlm_text=DATA / "kenlm-order3.txt"):
+def test_all_lines_at_once_score_as_each_alone():
+    tokens, model = read_arpa(FIXTURE)
+    lines = [[tokens.index(w) for w in line.split()] for line in TEXT.read_text().splitlines()]
+    lengths = np.array([len(line) for line in lines])
+    padded = np.array([line + [0] * (lengths.max() - len(line)) for line in lines])
+    together, _ = model.score(padded, lengths, model.start(len(lines)))
+    for line, scores in zip(lines, together, strict=True):
+        alone, _ = model.score(np.array([line]), np.array([len(line)]), model.start(1))
+        np.testing.assert_allclose(scores[: len(line)], alone[0], atol=1e-6)
+
+
+def test_our_kneser_ney_is_kenlms():
     """The same text, counted and smoothed here, gives every n-gram, probability and back-off of KenLM's file.
 
     KenLM counts <unk> among the words though it never occurs; so does our vocabulary.
     """
     tokens, theirs = read_arpa(FIXTURE)
-    ids = np.array([tokens.index(w) for line in kenlm_text.read_text().splitlines() for w in (*line.split(), "</s>")])
+    ids = np.array([tokens.index(w) for line in TEXT.read_text().splitlines() for w in (*line.split(), "</s>")])
     with Scratch() as scratch:
         ours = fit_kneser_ney(
             KneserNeyConfig(order=3),
@@ -221,7 +233,7 @@ def test_our_kneser_ney_is_kenlms(kenlm_text=DATA / "kenlm-order3.txt"):
 )
 def test_kenlm_scores_our_models_as_we_do(config, tmp_path, kenlm):
     tokens, path = read_arpa(FIXTURE)[0], tmp_path / "ours.arpa"
-    lines = [line.split() for line in (DATA / "kenlm-order3.txt").read_text().splitlines()]
+    lines = [line.split() for line in TEXT.read_text().splitlines()]
     ids = np.array([tokens.index(word) for line in lines for word in (*line, "</s>")], np.uint16)
     with Scratch() as scratch:
         model = fit_counts(config, ids, vocab_size=len(tokens), reset_lines=True, scratch=scratch)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from elman.counts.counting import _sort_within, count_ngrams
 from elman.counts.scratch import Scratch
-from elman.counts.trie import NOWHERE
+from elman.counts.trie import FEW, NOWHERE
 from elman.errors import UsageError
 
 LINES = st.lists(st.lists(st.integers(2, 6), max_size=10), min_size=1, max_size=15)
@@ -70,6 +70,20 @@ def test_finding_many_children_equals_finding_each(lines, queries):
         words = np.array([word for _, word in queries], np.int64)
         each = [trie.child(k, int(node), int(word)) for node, word in zip(nodes, words, strict=True)]
         assert trie.find(k, nodes, words).tolist() == each
+        assert trie.find(k, np.tile(nodes, FEW + 1), np.tile(words, FEW + 1)).tolist() == each * (FEW + 1)
+
+
+def test_finding_among_thousands_of_children_equals_finding_each():
+    rng = np.random.default_rng(8)
+    ids = np.minimum(rng.zipf(1.2, 200_000) + 1, 70_000).astype(np.uint32)
+    ids[::20] = 1
+    with Scratch() as scratch:
+        trie = count_ngrams(ids, order=2, vocab_size=70_001, reset_lines=True, scratch=scratch).trie
+    assert np.diff(trie.starts[0].astype(np.int64)).max() > 1_000
+    nodes, words = rng.choice(ids, 2_000).astype(np.int64), rng.choice(ids, 2_000).astype(np.int64)
+    each = [trie.child(1, int(node), int(word)) for node, word in zip(nodes, words, strict=True)]
+    assert trie.find(1, nodes, words).tolist() == each
+    assert NOWHERE in each
 
 
 def test_keys_too_wide_for_64_bits_are_sorted_all_the_same():

@@ -17,7 +17,7 @@ from elman.build import Saveable
 from elman.errors import UsageError
 from elman.lm import Array
 from elman.search import beam_search, sample
-from elman.shaping import Shaping
+from elman.shaping import Shaping, likeliest
 from elman.text.corpus import read_blocks
 from elman.text.readers import Sources
 from elman.text.tokenizer import Tokenizer
@@ -50,7 +50,7 @@ class Model:
             raise UsageError(f"k is {k}", hint="give at least 1")
         prompt = self._read(text)
         log_probs = self.lm.predict(prompt.state)[0]
-        best = np.argsort(-log_probs, kind="stable")[:k]
+        best = likeliest(log_probs, k)
         return [(self._symbol(int(i), prompt.ids), math.exp(float(log_probs[i]))) for i in best]
 
     def score(self, text: str) -> Score:

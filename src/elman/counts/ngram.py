@@ -34,10 +34,7 @@ def advance_nodes(trie: Trie, tokens: Array, nodes: Array) -> Array:
     after = np.full_like(nodes, NOWHERE)
     after[:, :1] = tokens[:, None]
     for k in range(2, nodes.shape[1] + 1):
-        if len(tokens) == 1:
-            after[0, k - 1] = trie.child(k - 1, int(nodes[0, k - 2]), int(tokens[0]))
-        else:
-            after[:, k - 1] = trie.find(k - 1, nodes[:, k - 2], tokens)
+        after[:, k - 1] = trie.find(k - 1, nodes[:, k - 2], tokens)
     return after
 
 
