@@ -22,14 +22,20 @@ if TYPE_CHECKING:
 
 FAMILIES = {
     "uniform": "nothing",
-    "unigram": "word frequencies",
-    "bigram": "the last word",
-    "ngram": "the last 2 words",
-    "kn": "the last 4 words",
-    "mkn": "the last 4 words",
-    "snm": "n- and skip-grams",
+    "unigram": "frequencies",
+    "bigram": "1 word back",
+    "ngram": "2 words back",
+    "kn": "4 words back",
+    "mkn": "4 words back",
+    "snm": "skip-grams",
+    "window": "5 words back",
+    "rnn": "all, fading",
+    "gru": "all, gated",
+    "lstm": "all, gated",
 }
-MIXTURE = "mkn + cache"
+NETS = ("window", "rnn", "gru", "lstm")
+NET_BUDGET = "25s"  # each
+MIXTURES = {"mkn + cache": ("mkn", "cache"), "mkn + lstm + cache": ("mkn", "lstm", "cache")}
 SAMPLE_TOKENS = 28
 SAMPLE_TEMPERATURE = 0.8
 
@@ -55,16 +61,22 @@ def demo(
     json: Json = False,
 ) -> None:
     """Train and compare every family on Python's own language reference."""
-    import elman.api  # noqa: F401  (so that no model's time contains it)
+    from elman.train.threads import prepare_environment
+
+    prepare_environment()
+    import torch  # noqa: F401  (so that no model's time contains it)
+
+    import elman.api  # noqa: F401
 
     rows = []
-    with _bar(len(FAMILIES) + 1) as step:
+    with _bar(len(FAMILIES) + len(MIXTURES)) as step:
         texts = write_corpus(out)
         for name, what in FAMILIES.items():
             step(f"training {name}")
             rows.append(_try_out(partial(_train, name, texts, out / name, seed), name, what, texts, seed))
-        step(f"mixing {MIXTURE}")
-        rows.append(_try_out(partial(_mix, texts, out, seed), MIXTURE, "4 and recent words", texts, seed))
+        for name, members in MIXTURES.items():
+            step(f"mixing {name}")
+            rows.append(_try_out(partial(_mix, members, texts, out, seed), name, "all of that", texts, seed))
         step("")
     if json:
         terminal.print_json({"models": [vars(row) for row in rows], "seed": seed, "directory": str(out)})
@@ -83,15 +95,24 @@ def demo(
 def _train(name: str, texts: dict[str, Path], out: Path, seed: int) -> Model:
     from elman.api import train
 
-    valid = texts["valid"]
-    return train("lm", texts["train"], valid=valid, model=name, units="word", out=out, seed=seed, overwrite=True)
+    return train(
+        "lm",
+        texts["train"],
+        valid=texts["valid"],
+        model=name,
+        units="word",
+        budget=NET_BUDGET if name in NETS else None,
+        out=out,
+        seed=seed,
+        overwrite=True,
+    )
 
 
-def _mix(texts: dict[str, Path], out: Path, seed: int) -> Model:
+def _mix(members: tuple[str, ...], texts: dict[str, Path], out: Path, seed: int) -> Model:
     from elman.api import mix
 
-    members: list[str | Path] = [out / "mkn", "cache"]
-    return mix(members, valid=texts["valid"], out=out / "mkn-cache", seed=seed, overwrite=True)
+    parts: list[str | Path] = [name if name == "cache" else out / name for name in members]
+    return mix(parts, valid=texts["valid"], out=out / "-".join(members), seed=seed, overwrite=True)
 
 
 def _try_out(make: Callable[[], Model], name: str, what: str, texts: dict[str, Path], seed: int) -> Row:

@@ -28,7 +28,7 @@ def mix(
 ) -> None:
     """Mix models linearly, with weights tuned by EM on held-out text.
 
-    --set model.bucketed=true has a set of weights for each bucket of how often the history was seen.
+    --set model.bucketed=true has a set of weights for each frequent last word, and one for each class of rarer ones.
     """
     from elman.api import mix as mix_models
 
