@@ -17,7 +17,7 @@ from elman.train.run import Run
 from elman.train.validation import Quick, fit_temperature, score_exactly, validate, validation_batches
 
 TEMPERATURE_TOKENS = 1 << 15  # enough for one number
-TEMPERATURE_ROUNDS = 8
+TEMPERATURE_ROUNDS = 7
 TEMPERATURE_SHARE = 0.02  # of a budget, at most
 EXACT_SHARE = 0.1  # of a budget, at most, for the number as `evaluate` says it
 REHEARSED_TOKENS = 1008  # 16 + 32 + ... + 512
@@ -50,7 +50,7 @@ class Examiner:
         seen = validate(self.model, self.batches, max_tokens=self._rehearsal)
         per_token = (pace.clock() - began) / max(seen.tokens, 1)
         reserve.validation_seconds = per_token * num_tokens
-        rounds = (TEMPERATURE_ROUNDS + 2) * per_token * min(num_tokens, TEMPERATURE_TOKENS)
+        rounds = TEMPERATURE_ROUNDS * per_token * min(num_tokens, TEMPERATURE_TOKENS)
         if with_temperature and rounds <= TEMPERATURE_SHARE * pace.budget.seconds:
             reserve.temperature_seconds = rounds
         self._exact_seconds = self._rehearse_exactly(pace)

@@ -22,6 +22,7 @@ class Journal:
         self.path = directory / METRICS
         self._events: Any = _open_events(directory / EVENTS, step) if tensorboard else None
         try:
+            directory.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("ab")
         except OSError as error:
             raise _cannot_write(self.path, error) from None

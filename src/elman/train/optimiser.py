@@ -1,4 +1,7 @@
-"""Steps down the gradient, and the average of where they led. Both as tensors by name, to save and to restore."""
+"""Steps down the gradient, and the average of where they led. Both as tensors by name, to save and to restore.
+
+The formulas are those of torch.optim (tests hold them to it), whose own classes import torch's compiler first: seconds.
+"""
 
 from __future__ import annotations
 
@@ -8,59 +11,104 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 from torch.nn import Parameter
-from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from elman.config import TrainConfig
 
 Named = dict[str, Parameter]
+EPSILON = 1e-8
 
 
-def make_optimiser(config: TrainConfig, named: Named) -> Optimizer:
-    """The optimiser of the settings, in its fastest form; the rate is set at every step."""
-    parameters = list(named.values())
-    match config.optimiser:
-        case "sgd":
-            return SGD(parameters, lr=0.0, momentum=config.momentum, weight_decay=config.weight_decay, foreach=True)
-        case "rmsprop":
-            return RMSprop(
-                parameters,
-                lr=0.0,
-                alpha=config.beta2,
-                momentum=config.momentum,
-                weight_decay=config.weight_decay,
-                foreach=True,
-            )
-        case name:
-            # fused: 5.2 ms against 17.5 (foreach) and 30 (loop) for 5.3 M parameters on one core
-            kind = AdamW if name == "adamw" else Adam
-            betas = (config.beta1, config.beta2)
-            return kind(parameters, lr=0.0, betas=betas, weight_decay=config.weight_decay, fused=True)
+class Optimiser:
+    """SGD, RMSProp, Adam or AdamW, over all parameters at once. What it remembers of each is in `slots`."""
 
+    def __init__(self, config: TrainConfig, named: Named) -> None:
+        self.config = config
+        self.named = named
+        self.slots: dict[str, dict[str, Tensor]] = {}
 
-def set_rate(optimiser: Optimizer, rate: float) -> None:
-    """The learning rate of the next step."""
-    for group in optimiser.param_groups:
-        group["lr"] = rate
+    def forget_gradients(self) -> None:
+        """Before a backward pass."""
+        for parameter in self.named.values():
+            parameter.grad = None
 
+    @torch.no_grad()
+    def step(self, rate: float) -> None:
+        """Move every parameter that has a gradient."""
+        names = [name for name, p in self.named.items() if p.grad is not None]
+        if not names:
+            return
+        parameters: list[Tensor] = [self.named[name] for name in names]
+        gradients = [gradient for name in names if (gradient := self.named[name].grad) is not None]
+        match self.config.optimiser:
+            case "sgd":
+                self._descend(names, parameters, self._decayed(parameters, gradients), rate)
+            case "rmsprop":
+                gradients = self._decayed(parameters, gradients)
+                squares = self._slot(names, parameters, "squares")
+                torch._foreach_mul_(squares, self.config.beta2)
+                torch._foreach_addcmul_(squares, gradients, gradients, 1.0 - self.config.beta2)
+                scales = torch._foreach_sqrt(squares)
+                torch._foreach_add_(scales, EPSILON)
+                self._descend(names, parameters, list(torch._foreach_div(gradients, list(scales))), rate)
+            case _:
+                self._adam(names, parameters, gradients, rate)
 
-def optimiser_tensors(optimiser: Optimizer, named: Named) -> dict[str, Tensor]:
-    """What the optimiser remembers, as `PARAMETER/KEY`."""
-    found = {}
-    for name, parameter in named.items():
-        for key, value in optimiser.state.get(parameter, {}).items():
-            if isinstance(value, Tensor):  # RMSprop and SGD keep None for what is not in use
-                found[f"{name}/{key}"] = value
-    return found
+    def _decayed(self, parameters: list[Tensor], gradients: list[Tensor]) -> list[Tensor]:
+        """The gradient of the loss and of the penalty on large weights."""
+        if not self.config.weight_decay:
+            return gradients
+        return list(torch._foreach_add(gradients, parameters, alpha=self.config.weight_decay))
 
+    def _descend(self, names: list[str], parameters: list[Tensor], steps: list[Tensor], rate: float) -> None:
+        if self.config.momentum:
+            velocities = self._slot(names, parameters, "velocity")
+            torch._foreach_mul_(velocities, self.config.momentum)
+            torch._foreach_add_(velocities, steps)
+            steps = velocities
+        torch._foreach_add_(parameters, steps, alpha=-rate)
 
-def restore_optimiser(optimiser: Optimizer, named: Named, tensors: Mapping[str, Tensor]) -> None:
-    """Make the optimiser remember this and nothing else."""
-    optimiser.state.clear()
-    for path, value in tensors.items():
-        name, _, key = path.rpartition("/")
-        parameter = named[name]
-        device = "cpu" if key == "step" and not value.shape else parameter.device
-        optimiser.state[parameter][key] = value.clone().to(device)
+    def _adam(self, names: list[str], parameters: list[Tensor], gradients: list[Tensor], rate: float) -> None:
+        """In one pass over memory: 5 ms for 5.3 M parameters on one core, against 17 and 30 the usual ways."""
+        config = self.config
+        function = torch._fused_adamw_ if config.optimiser == "adamw" else torch._fused_adam_
+        counts = [self._slot_of(name, "count", torch.zeros((), dtype=torch.float32)) for name in names]
+        torch._foreach_add_(counts, 1)
+        function(
+            parameters,
+            gradients,
+            self._slot(names, parameters, "means"),
+            self._slot(names, parameters, "squares"),
+            [],
+            counts,
+            lr=rate,
+            beta1=config.beta1,
+            beta2=config.beta2,
+            weight_decay=config.weight_decay,
+            eps=EPSILON,
+            amsgrad=False,
+            maximize=False,
+        )
+
+    def _slot(self, names: list[str], parameters: list[Tensor], key: str) -> list[Tensor]:
+        return [self._slot_of(name, key, p) for name, p in zip(names, parameters, strict=True)]
+
+    def _slot_of(self, name: str, key: str, like: Tensor) -> Tensor:
+        slots = self.slots.setdefault(name, {})
+        if key not in slots:
+            slots[key] = torch.zeros_like(like, memory_format=torch.preserve_format)
+        return slots[key]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What is remembered, as `PARAMETER/KEY`."""
+        return {f"{name}/{key}": value for name, slots in self.slots.items() for key, value in slots.items()}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Remember this and nothing else."""
+        self.slots = {}
+        for path, value in tensors.items():
+            name, _, key = path.rpartition("/")
+            device = "cpu" if key == "count" else self.named[name].device
+            self.slots.setdefault(name, {})[key] = value.clone().to(device)
 
 
 class Average:

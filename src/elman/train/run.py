@@ -24,7 +24,7 @@ from elman.lm import Array, leaves, map_state
 from elman.text.batches import Batch, Lines, Position, Streams
 from elman.train import guard
 from elman.train.forward import Net, run_batch
-from elman.train.optimiser import Average, make_optimiser, optimiser_tensors, restore_optimiser, set_rate
+from elman.train.optimiser import Average, Optimiser
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Run:
         self.config = config
         self.state = RunState()
         self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        self.optimiser = make_optimiser(config, self.named)
+        self.optimiser = Optimiser(config, self.named)
         self.average = Average(config, self.named)
         self.best: dict[str, Tensor] = {}
         self.carried: Any = None
@@ -95,13 +95,12 @@ class Run:
             loss, carried = run_batch(self.model, batch, self.carried)
             nats, tokens = float(loss.nats), int(loss.tokens)
             self._check_loss(float(loss.total.detach()), nats / max(tokens, 1), batch, before)
-            self.optimiser.zero_grad(set_to_none=True)
+            self.optimiser.forget_gradients()
             loss.total.backward()  # type: ignore[no-untyped-call]
         norm = self._clipped_norm()
         if not math.isfinite(rate):
             raise Trouble(f"{self._place()}: the learning rate is {rate}")
-        set_rate(self.optimiser, rate)
-        self.optimiser.step()
+        self.optimiser.step(rate)
         self.average.update(fraction)
         self.carried = carried
         self._advance(after, nats, tokens)
@@ -201,7 +200,7 @@ class Run:
         """Everything but the numbers of `state`, as tensors by name."""
         groups: dict[str, Mapping[str, Tensor]] = {
             "model": self._weights(),
-            "optimiser": optimiser_tensors(self.optimiser, self.named),
+            "optimiser": self.optimiser.tensors(),
             "average": self.average.tensors(),
             "best": self.best,
             "carried": {str(index): leaf for index, leaf in enumerate(self._carried_leaves())},
@@ -221,7 +220,7 @@ class Run:
             if name not in weights or weights[name].shape != tensor.shape:
                 raise DataError(f"the checkpoint is of another model: {name} is missing or of another shape")
             tensor.copy_(weights[name])
-        restore_optimiser(self.optimiser, self.named, _group(tensors, "optimiser"))
+        self.optimiser.restore(_group(tensors, "optimiser"))
         self.average.restore(_group(tensors, "average"), state.average_count)
         self.best = {name: value.clone() for name, value in _group(tensors, "best").items()}
         self.carried = self._fill_carried(_group(tensors, "carried"))

@@ -16,7 +16,8 @@ from elman.text.batches import Lines, Position, Streams
 from elman.text.vocabulary import EOS_ID
 from elman.train.forward import Net, run_batch
 
-TEMPERATURE_BOUND = 0.5
+TEMPERATURE_BOUND, TEMPERATURE_STEP = 0.5, 0.15  # of its logarithm
+NEAR_ENOUGH = 0.003
 FIRST_PIECE, LAST_PIECE = 16, 4096  # tokens scored exactly before looking at the clock again
 
 
@@ -66,22 +67,36 @@ def fit_temperature(model: nn.Module, nats_per_token: Callable[[], float], *, ro
     buffers = [buffer for name, buffer in model.named_buffers() if name.rpartition(".")[2] == "log_temperature"]
     if not buffers:
         return None
-    from scipy.optimize import minimize_scalar
 
     def look(value: float) -> float:
         _fill(buffers, value)
         return nats_per_token()
 
-    before = look(0.0)
-    found = minimize_scalar(
-        look,
-        bounds=(-TEMPERATURE_BOUND, TEMPERATURE_BOUND),
-        method="bounded",
-        options={"xatol": 0.005, "maxiter": rounds},
-    )
-    best = float(found.x) if math.isfinite(found.fun) and found.fun < before else 0.0
+    best = minimise(look, (-TEMPERATURE_STEP, 0.0, TEMPERATURE_STEP), bound=TEMPERATURE_BOUND, rounds=rounds)
     _fill(buffers, best)
     return math.exp(best)
+
+
+def minimise(
+    function: Callable[[float], float], points: tuple[float, float, float], *, bound: float, rounds: int
+) -> float:
+    """Where a smooth function with one minimum is lowest: the vertex of the parabola through the best three points.
+
+    The middle point is returned unless another was seen to be better.
+    """
+    seen = {point: function(point) for point in points}
+    for _ in range(rounds - len(points)):
+        lowest = min(seen, key=lambda point: (seen[point], point != points[1]))
+        a, b, c = sorted(sorted(seen, key=lambda point: abs(point - lowest))[:3])
+        slope_ab, slope_bc = (seen[b] - seen[a]) / (b - a), (seen[c] - seen[b]) / (c - b)
+        if not slope_bc > slope_ab:  # no bowl, or not a number
+            break
+        bend = (slope_bc - slope_ab) / (c - a)
+        vertex = min(bound, max(-bound, (a + b) / 2 - slope_ab / (2 * bend)))
+        if min(abs(vertex - point) for point in seen) < NEAR_ENOUGH:
+            break
+        seen[vertex] = function(vertex)
+    return min(seen, key=lambda point: (seen[point], point != points[1]))
 
 
 def _fill(buffers: Sequence[Tensor], value: float) -> None:

@@ -1,0 +1,12 @@
+"""Trainings in tests are small: how fast the machine could be is not measured before each of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from elman.train import trainer as trainer_module
+
+
+@pytest.fixture(autouse=True)
+def known_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_module, "measure_peak", lambda: 1e11)
