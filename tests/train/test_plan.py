@@ -20,7 +20,7 @@ def test_twenty_minutes_of_penn_treebank_get_a_layer_of_four_to_five_hundred() -
     assert 400 <= found.model["hidden"] <= 512
     assert 0.35 <= found.model["dropout"] <= 0.55
     assert found.train == {"batch": 64, "bptt": 35}
-    assert "model.hidden=400" in found.why[0] and "passes" in found.why[1]
+    assert f"model.hidden={found.model['hidden']}" in found.why[0] and "passes" in found.why[1]
 
 
 def test_weights_of_a_net_by_hand() -> None:
