@@ -76,9 +76,16 @@ class Model:
 
     def evaluate(self, data: str | Path | Sources, *, reset_lines: bool | None = None, seed: int = 1) -> dict[str, Any]:
         """The numbers of a text by the one rule of scoring; read as the model was trained unless told otherwise."""
-        return self.evaluate_blocks(
-            read_blocks(sources_of(data), self.tokenizer, self.record.data), reset_lines=reset_lines, seed=seed
-        )
+        dropped = 0
+
+        def counted() -> Iterator[evaluation.IdBlock]:
+            nonlocal dropped
+            for block in read_blocks(sources_of(data), self.tokenizer, self.record.data):
+                dropped += block.dropped_lines
+                yield block
+
+        found = self.evaluate_blocks(counted(), reset_lines=reset_lines, seed=seed)
+        return found | {"dropped_lines": dropped} if dropped else found
 
     def evaluate_blocks(
         self, blocks: Iterable[evaluation.IdBlock], *, reset_lines: bool | None = None, seed: int = 1
