@@ -6,6 +6,7 @@ a batch, `N` tokens, `L` lines. Knows models only as `elman.lm` declares them, a
 
 from __future__ import annotations
 
+import itertools
 import math
 import queue
 import threading
@@ -23,7 +24,8 @@ from elman.text.vocabulary import EOS_ID
 
 LN2 = math.log(2)
 CHUNK_TOKENS = 65_536  # scored in one call: enough for count models to vectorise; nets cut smaller pieces inside
-SIMILAR = 0.75  # lines of one batch are at least so long, in parts of its longest: little padding, few batches
+JOINED_TOKENS = 1 << 20
+SIMILAR = 0.85  # lines of one batch are at least so long, in parts of its longest: little padding, few batches
 UNIT_TOKENS = 1_000  # of a stream are drawn together by the bootstrap, since neighbours are alike
 MIN_UNITS = 5  # fewer say nothing about how a number would vary
 MAX_UNITS = 2_000  # more cost time and change nothing: neighbours are drawn together
@@ -138,7 +140,7 @@ def evaluate(
     tally = Tally()
     unit_nats: list[Array] = []
     unit_tokens: list[Array] = []
-    with closing(prefetch(blocks)) as ready:
+    with closing(prefetch(_joined(blocks))) as ready:
         for block, nats_N, starts in _scored(lm, ready, reset_lines=reset_lines, chunk_tokens=chunk_tokens):
             tally += _tally(block, nats_N)
             unit_nats.append(np.add.reduceat(nats_N, starts, dtype=np.float64))
@@ -149,6 +151,32 @@ def evaluate(
     if rng is not None and tally.impossible_tokens == 0:
         interval = bootstrap(np.concatenate(unit_nats), np.concatenate(unit_tokens), rng=rng)
     return Evaluation(tally, interval, signature)
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Several blocks as one."""
+
+    ids: Array
+    num_lines: int
+    num_bytes: int
+    unknown_tokens: int
+
+
+def _joined(blocks: Iterable[IdBlock]) -> Iterator[IdBlock]:
+    """Blocks put together until there are enough lines of every length to fill batches."""
+    waiting: list[IdBlock] = []
+    for block in itertools.chain(blocks, [None]):
+        if block is not None:
+            waiting.append(block)
+        if waiting and (block is None or sum(len(one.ids) for one in waiting) >= JOINED_TOKENS):
+            yield _Joined(
+                np.concatenate([one.ids for one in waiting]),
+                sum(one.num_lines for one in waiting),
+                sum(one.num_bytes for one in waiting),
+                sum(one.unknown_tokens for one in waiting),
+            )
+            waiting = []
 
 
 def _scored(

@@ -8,6 +8,9 @@ import sys
 def main() -> None:
     """The `elman` command. Everything slow is imported within, so that even an early Ctrl-C ends quietly."""
     try:
+        from elman.cli.processor import choose_instructions
+
+        choose_instructions()
         from elman.cli.app import run
 
         code = run(sys.argv[1:])

@@ -94,7 +94,8 @@ class NgramModel:
         rows, num_tokens = tokens.shape
         nats = np.zeros((rows, num_tokens), np.float32)
         after = state.copy()
-        step = max(1, CHUNK_TOKENS // max(1, num_tokens))
+        num_parts = max(1, min(rows, round(1.5 * tokens.size / CHUNK_TOKENS)))
+        step = max(1, -(-rows // num_parts))
 
         def score_rows(first: int) -> None:
             part = slice(first, first + step)
