@@ -6,17 +6,18 @@ once, a few rows at a time, the same products take two thirds of the time. V wor
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Logits of one chunk: what the last level of cache holds beside the weights, so that softmax and both products find
-# them there. Fewer rows starve the matrix products, more gain nothing.
+# Logits of one chunk: about what the last level of cache holds, so that softmax and both products find them there.
+# Fewer rows starve the matrix products, more gain nothing.
 CHUNK_ELEMENTS = 4_000_000
 MIN_ROWS, MAX_ROWS = 256, 2048
-ROW_MULTIPLE = 64  # rows of a chunk: 373 instead of 384 made the products a third slower
+CACHE_LINE = 16  # floats; rows of logits that begin in the middle of one made their product a third slower
 TOO_SMALL = 1e-30  # a probability near the smallest float32 has lost its digits
 
 
@@ -24,14 +25,14 @@ def target_log_probs(
     features_NH: Tensor, weight_VH: Tensor, bias_V: Tensor, targets_N: Tensor, *, scale: float
 ) -> Tensor:
     """log softmax(scale (W h + b)) at each row's target, without gradients. -> (N,)"""
-    chunks = _chunks(len(features_NH), len(weight_VH))
-    space = _space(features_NH, weight_VH, chunks)
-    probs_N = features_NH.new_empty(len(features_NH))
+    log_probs_N = features_NH.new_empty(len(features_NH))
+    space = _Space(features_NH, weight_VH)
     with torch.no_grad():
-        for first, last in chunks:
-            probs_VR = _probs(space, features_NH[first:last], weight_VH, bias_V, scale)
-            probs_N[first:last] = probs_VR.gather(0, targets_N[None, first:last])[0]
-        return _log_probs(probs_N, features_NH, weight_VH, bias_V, targets_N, scale)
+        for first, last in space.chunks:
+            logits_RW = space.logits(features_NH[first:last], weight_VH, bias_V, scale)
+            torch.log_softmax(logits_RW, 1, out=logits_RW)
+            log_probs_N[first:last] = logits_RW.gather(1, targets_N[first:last, None])[:, 0]
+    return log_probs_N
 
 
 def cross_entropy(
@@ -64,22 +65,25 @@ class _CrossEntropy(torch.autograd.Function):
         grad_VH = torch.empty_like(weight_VH) if ctx.needs_input_grad[1] else None
         grad_V = torch.zeros_like(bias_V) if ctx.needs_input_grad[2] else None
         probs_N = features_NH.new_empty(len(features_NH))
-        chunks = _chunks(len(features_NH), len(weight_VH))
-        space = _space(features_NH, weight_VH, chunks)
+        space = _Space(features_NH, weight_VH)
         share = scale / divisor  # d loss / d (W h + b) = (p - [word is target]) * share
-        for first, last in chunks:
-            rows_RH = features_NH[first:last]
-            targets_1R = targets_N[None, first:last]
-            probs_VR = _probs(space, rows_RH, weight_VH, bias_V, scale)
-            probs_N[first:last] = probs_VR.gather(0, targets_1R)[0]
-            errors_VR = probs_VR.scatter_add_(0, targets_1R, probs_VR.new_full((1, last - first), -1.0))
+        for first, last in space.chunks:
+            rows_RH, targets_R1 = features_NH[first:last], targets_N[first:last, None]
+            probs_RW = space.logits(rows_RH, weight_VH, bias_V, scale)
+            torch.softmax(probs_RW, 1, out=probs_RW)
+            probs_N[first:last] = probs_RW.gather(1, targets_R1)[:, 0]
+            probs_RW.scatter_add_(1, targets_R1, probs_RW.new_full((last - first, 1), -1.0))
+            errors_RV = probs_RW[:, : len(weight_VH)]
             if grad_NH is not None:
-                torch.addmm(grad_NH[first:last], errors_VR.t(), weight_VH, beta=0, alpha=share, out=grad_NH[first:last])
+                torch.addmm(grad_NH[first:last], errors_RV, weight_VH, beta=0, alpha=share, out=grad_NH[first:last])
             if grad_VH is not None:
-                torch.addmm(grad_VH, errors_VR, rows_RH, beta=1 if first else 0, alpha=share, out=grad_VH)
+                torch.addmm(grad_VH, errors_RV.t(), rows_RH, beta=1 if first else 0, alpha=share, out=grad_VH)
             if grad_V is not None:
-                grad_V.add_(errors_VR.sum(1), alpha=share)
-        nats_N = -_log_probs(probs_N, features_NH, weight_VH, bias_V, targets_N, scale)
+                grad_V.add_(errors_RV.sum(0), alpha=share)
+        nats_N = -probs_N.log()
+        small = (probs_N < TOO_SMALL).nonzero()[:, 0]
+        if len(small):
+            nats_N[small] = -target_log_probs(features_NH[small], weight_VH, bias_V, targets_N[small], scale=scale)
         ctx.grads = (grad_NH, grad_VH, grad_V)
         ctx.mark_non_differentiable(nats_N)
         ctx.set_materialize_grads(False)
@@ -101,33 +105,29 @@ class _CrossEntropy(torch.autograd.Function):
         return *grads, None, None, None
 
 
+class _Space:
+    """Memory for the logits of a chunk, used again for every one. W: V, rounded up to whole cache lines."""
+
+    def __init__(self, features_NH: Tensor, weight_VH: Tensor) -> None:
+        self.vocab_size = len(weight_VH)
+        width = -(-self.vocab_size // CACHE_LINE) * CACHE_LINE
+        if width % 256 == 0:
+            width += CACHE_LINE  # rows that are a power of two apart fall into the same few places of a cache
+        self.chunks = _chunks(len(features_NH), self.vocab_size)
+        self._logits = features_NH.new_empty(max((last - first for first, last in self.chunks), default=0), width)
+
+    def logits(self, rows_RH: Tensor, weight_VH: Tensor, bias_V: Tensor, scale: float) -> Tensor:
+        """scale (W h + b) of some rows, -inf where there is no word. -> (R, W)"""
+        logits_RW = self._logits[: len(rows_RH)]
+        words_RV = logits_RW[:, : self.vocab_size]
+        torch.addmm(bias_V, rows_RH, weight_VH.t(), beta=scale, alpha=scale, out=words_RV)
+        logits_RW[:, self.vocab_size :] = -math.inf
+        return logits_RW
+
+
 def _chunks(num_rows: int, vocab_size: int) -> list[tuple[int, int]]:
-    """Rows from, to: as few chunks as the cache allows, nearly equal, of whole cache lines but for the last."""
+    """Rows from, to: as few chunks as the cache allows, nearly equal."""
     most = min(MAX_ROWS, max(MIN_ROWS, CHUNK_ELEMENTS // vocab_size))
     count = max(1, -(-num_rows // most))
-    size = -(-num_rows // count // ROW_MULTIPLE) * ROW_MULTIPLE
+    size = -(-num_rows // count // CACHE_LINE) * CACHE_LINE
     return [(first, min(first + size, num_rows)) for first in range(0, num_rows, max(1, size))]
-
-
-def _space(features_NH: Tensor, weight_VH: Tensor, chunks: list[tuple[int, int]]) -> Tensor:
-    """Memory for the logits of the largest chunk."""
-    return features_NH.new_empty(max((last - first for first, last in chunks), default=0) * len(weight_VH))
-
-
-def _probs(space: Tensor, rows_RH: Tensor, weight_VH: Tensor, bias_V: Tensor, scale: float) -> Tensor:
-    """A chunk's probabilities, words first: on two threads the products are faster that way round. -> (V, R)"""
-    probs_VR = space[: len(weight_VH) * len(rows_RH)].view(len(weight_VH), len(rows_RH))
-    torch.addmm(bias_V[:, None], weight_VH, rows_RH.t(), beta=scale, alpha=scale, out=probs_VR)
-    return torch.softmax(probs_VR, 0, out=probs_VR)
-
-
-def _log_probs(
-    probs_N: Tensor, features_NH: Tensor, weight_VH: Tensor, bias_V: Tensor, targets_N: Tensor, scale: float
-) -> Tensor:
-    """Logarithms of the targets' probabilities; of those too small for a float, from the logits. -> (N,)"""
-    log_probs_N = probs_N.log()
-    small = (probs_N < TOO_SMALL).nonzero()[:, 0]
-    for rows in torch.split(small, MIN_ROWS):
-        logits_RV = torch.addmm(bias_V, features_NH[rows], weight_VH.t(), beta=scale, alpha=scale)
-        log_probs_N[rows] = logits_RV.log_softmax(1).gather(1, targets_N[rows, None])[:, 0]
-    return log_probs_N
