@@ -79,12 +79,14 @@ def train_net(
         family=record.model.family,
         num_tokens=len(corpus.ids),
         vocab_size=tokenizer.vocab_size,
-        seconds=0.9 * (budget.seconds if budget else DEFAULT_SECONDS),
+        seconds=0.9 * (max(1.0, budget.deadline - time.monotonic()) if budget else DEFAULT_SECONDS),
         flops_per_second=measure_peak(repeats=40),  # half a second: others' work on the machine comes and goes
         model=init.record.model.model_dump(exclude_defaults=True) if init else model_settings,
         train=train_settings,
     )
-    for sentence in () if init else chosen.why:
+    if budget is None and not {"epochs", "steps"} & train_settings.keys():
+        report("without --budget or --epochs it ends when the validation text has stopped getting better")
+    for sentence in () if init else chosen.why[: None if budget else 1]:
         report(sentence)
     model_config: NetConfig = record.model  # type: ignore[assignment]
     if init is None:
