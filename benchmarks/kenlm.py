@@ -2,7 +2,7 @@
 
     python benchmarks/kenlm.py KENLM_BIN_DIR TEXT [--order 5] [--rounds 3] [--memory 1G] [--work DIR] [--json]
 
-KENLM_BIN_DIR holds `lmplz`, `build_binary` and `query`, built from https://github.com/kpu/kenlm; without them there is
+KENLM_BIN_DIR holds `lmplz`, `build_binary` and `query`; without them there is
 nothing to compare and the benchmark says so. Both sides are whole processes, from start to exit: `lmplz` and
 `build_binary probing` against `elman train`, which also saves its model; `query` against `elman evaluate`. TEXT is one
 sentence a line, words separated by spaces. Both learn the same model: every word of TEXT and <unk>, each line alone.
