@@ -224,13 +224,25 @@ def test_penalties_are_of_large_and_of_changing_outputs() -> None:
     with_penalty, _ = model.loss(shifted(targets), targets, None, model.start_training(3))
     without, _ = plain.loss(shifted(targets), targets, None, plain.start_training(3))
     outputs = plain._read(shifted(targets).t(), plain.start_training(3), is_noisy=False).features
-    expected = 2 * outputs.square().mean() + 3 * (outputs[1:] - outputs[:-1]).square().mean()
+    expected = 2 * outputs.square().mean() + 3 * (outputs[1:] - outputs[:-1]).square().sum() / outputs.numel()
     torch.testing.assert_close(with_penalty.total - without.total, expected)
     assert with_penalty.nats == without.nats
     model.eval()
     torch.testing.assert_close(
         model.loss(shifted(targets), targets, None, model.start_training(3))[0].total, without.total
     )
+
+
+def test_padding_pays_no_penalty() -> None:
+    model = build("noisy")
+    targets = texts(2, 6)
+    totals = []
+    for filler in (0, 4):
+        padded = torch.where(torch.arange(6) < torch.tensor([[6], [2]]), targets, filler)
+        torch.manual_seed(0)
+        loss, _ = model.loss(shifted(padded), padded, torch.tensor([6, 2]), model.start_training(2))
+        totals.append(loss.total.item())
+    assert totals[0] == pytest.approx(totals[1], rel=1e-12)
 
 
 @pytest.mark.parametrize(

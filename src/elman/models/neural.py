@@ -48,7 +48,7 @@ class Reading(NamedTuple):
 
     features: Tensor  # (T, B, P)
     carried: Carried
-    penalty: Tensor | None
+    penalty: Tensor | None  # (T, B)
 
 
 class NeuralModel(Module, Generic[C]):
@@ -150,14 +150,16 @@ class NeuralModel(Module, Generic[C]):
         reading = self._read(inputs.t(), state, is_noisy=self.training)
         features_NP = reading.features.flatten(0, 1)
         targets_N = targets.t().flatten()
+        penalty_N = None if reading.penalty is None else reading.penalty.flatten()
         carried = tuple(leaf.detach() for leaf in reading.carried)
         if lengths is not None:
             times = torch.arange(inputs.shape[1], device=inputs.device)
             real = (times[:, None] < lengths[None, :]).flatten().nonzero()[:, 0]
             features_NP, targets_N = features_NP.index_select(0, real), targets_N[real]
+            penalty_N = None if penalty_N is None else penalty_N[real]
             carried = self.start_training(len(inputs))
         mean, nats = self.head.loss(features_NP, targets_N, is_noisy=self.training)
-        total = mean if reading.penalty is None else mean + reading.penalty
+        total = mean if penalty_N is None else mean + penalty_N.mean()
         return Loss(total, nats.detach(), len(targets_N)), carried
 
     def tensors(self) -> dict[str, Array]:

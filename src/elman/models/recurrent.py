@@ -66,13 +66,14 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
         return Reading(self._project(dropped_TBH), after, self._penalty(outputs_TBH, dropped_TBH))
 
     def _penalty(self, outputs_TBH: Tensor, dropped_TBH: Tensor) -> Tensor | None:
-        """For outputs that are large, as the output layer sees them, or change quickly, as they were (Merity 2017)."""
-        penalties = []
+        """For outputs that are large, as the head sees them, or change quickly, as they were (Merity 2017). -> (T, B)"""
+        penalties_TB = []
         if self.config.activation_penalty:
-            penalties.append(self.config.activation_penalty * dropped_TBH.square().mean())
-        if self.config.temporal_penalty and len(outputs_TBH) > 1:
-            penalties.append(self.config.temporal_penalty * outputs_TBH.diff(dim=0).square().mean())
-        return torch.stack(penalties).sum() if penalties else None
+            penalties_TB.append(self.config.activation_penalty * dropped_TBH.square().mean(-1))
+        if self.config.temporal_penalty:
+            changes_TBH = outputs_TBH.diff(dim=0, prepend=outputs_TBH[:1])  # nothing is known before the first step
+            penalties_TB.append(self.config.temporal_penalty * changes_TBH.square().mean(-1))
+        return torch.stack(penalties_TB).sum(0) if penalties_TB else None
 
 
 def _build_layer(config: RecurrentConfig, inputs: int, dtype: torch.dtype) -> Layer:
