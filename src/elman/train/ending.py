@@ -46,8 +46,13 @@ class Examiner:
         """Measure on a little of the text how long reading all of it will take."""
         assert pace.budget is not None
         reserve, num_tokens = pace.reserve, len(self.ids)
-        began = pace.clock()
-        seen = validate(self.model, self.batches, max_tokens=self._rehearsal)
+        began, limit = pace.clock(), REHEARSAL_SHARE * pace.budget.seconds
+        seen = validate(
+            self.model,
+            self.batches,
+            max_tokens=self._rehearsal,
+            should_stop=lambda: pace.clock() - began > limit,
+        )
         per_token = (pace.clock() - began) / max(seen.tokens, 1)
         reserve.validation_seconds = per_token * num_tokens
         rounds = TEMPERATURE_ROUNDS * per_token * min(num_tokens, TEMPERATURE_TOKENS)
@@ -63,13 +68,14 @@ class Examiner:
         tally = self._score(self.ids[:REHEARSED_TOKENS], lambda _: math.inf if pace.clock() - began < limit else 0.0)
         return (pace.clock() - began) / max(tally.tokens, 1)
 
-    def fit_temperature(self, run: Run) -> float | None:
-        """Fit the temperature of the model's softmax, if it has one."""
-        return fit_temperature(
-            run.module,
-            lambda: validate(self.model, self.batches, max_tokens=TEMPERATURE_TOKENS).nats_per_token,
-            rounds=TEMPERATURE_ROUNDS,
-        )
+    def fit_temperature(self, run: Run, *, should_stop: Stop) -> float | None:
+        """Fit the temperature of the model's softmax, if it has one; looks that are cut off do not count."""
+
+        def look() -> float:
+            quick = validate(self.model, self.batches, max_tokens=TEMPERATURE_TOKENS, should_stop=should_stop)
+            return math.nan if should_stop() else quick.nats_per_token
+
+        return fit_temperature(run.module, look, rounds=TEMPERATURE_ROUNDS)
 
     def score_exactly(self, pace: Pace, *, should_stop: Stop) -> Tally:
         """What `evaluate` says, for as long as there is time."""

@@ -88,6 +88,10 @@ class Pace:
             return math.inf
         return training_end(self.budget, Reserve(save_seconds=self.reserve.save_seconds * 2 / 3))
 
+    def is_late(self) -> bool:
+        """Whether a budget, if there is one, leaves only the time to save: the machine was slower than measured."""
+        return self.clock() >= self.scoring_end()
+
     def is_validation_due(self, state: RunState, *, epoch_before: int) -> bool:
         """Every so many steps; else once a pass; under a budget as often as costs little."""
         if self.config.validate_steps is not None:

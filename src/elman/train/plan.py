@@ -22,6 +22,7 @@ FULL_FROM = 400  # the width below which a full output layer over many words lea
 ADAPTIVE_SHARE = 0.12  # of the full output layer's work that an adaptive one does
 WINDOW = 5
 MAX_DROPOUT = 0.6
+MAX_PASSES = 40  # after so many the best weights are usually behind
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def plan(
     weights = matmul_weights(family, hidden, vocab_size, layers=layers, head=head)
     passes = operations / (6.0 * weights) / max(num_tokens, 1)
     if not any(key.startswith("dropout") for key in given):
-        chosen["dropout"] = choose_dropout(passes, hidden)
+        chosen["dropout"] = choose_dropout(min(passes, MAX_PASSES), hidden)
     settings = _choose_batch(train or {}, num_tokens, vocab_size, tokens=passes * num_tokens)
     return Plan(chosen, settings, _sentences(chosen, settings, seconds, passes, num_tokens))
 

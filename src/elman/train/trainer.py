@@ -5,22 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
-import torch
 from pydantic import TypeAdapter
 
 from elman.config import TrainConfig
-from elman.errors import UsageError
 from elman.lm import Array
-from elman.text.batches import Lines, Streams
 from elman.train import guard, schedule
 from elman.train.budget import Budget, Clock, format_duration, training_end
 from elman.train.checkpoint import (
-    Checkpoint,
     newest_checkpoint,
     remove_checkpoints,
     sweep_checkpoints,
@@ -42,13 +37,13 @@ from elman.train.run import (
     take_snapshot,
     to_tensors,
 )
+from elman.train.setup import changes, describe, make_batches
 from elman.train.signals import Signals, Stopped
 from elman.train.speed import measure_peak
 
 DEFAULT_BATCH = 64
 DEFAULT_BPTT = 35
 SNAPSHOT_STEPS = 100
-FIXED = ("batch", "bptt", "bptt_spread", "optimiser", "momentum", "average", "seed", "reset_lines", "tokens")
 
 
 class Trainer:
@@ -78,12 +73,12 @@ class Trainer:
         self.outcome: Outcome | None = None
         self._directory = directory
         rows, bptt = config.batch or DEFAULT_BATCH, config.bptt or DEFAULT_BPTT
-        self._batches = _make_batches(ids, self.config, rows=rows, bptt=bptt, seed=seed, reset_lines=reset_lines)
+        self._batches = make_batches(ids, self.config, rows=rows, bptt=bptt, seed=seed, reset_lines=reset_lines)
         self._step_tokens = min(rows * bptt, self._batches.tokens_per_epoch)
         self._examiner: Examiner | None = None
         if valid_ids is not None and len(valid_ids):
             self._examiner = Examiner(model, valid_ids, rows=rows, bptt=bptt, reset_lines=reset_lines)
-        self._settings = _settings(self.config, rows, bptt, seed=seed, reset_lines=reset_lines, tokens=len(ids))
+        self._settings = describe(self.config, rows, bptt, seed=seed, reset_lines=reset_lines, tokens=len(ids))
         self._run = Run(model, self._batches, config=self.config, seed=seed)
         self._signals = Signals()
         self._journal: Journal | None = None
@@ -165,12 +160,16 @@ class Trainer:
         """Look at the validation text; cut off by a signal, it is still due when the run goes on."""
         assert self._examiner is not None
         began = self._pace.clock()
-        quick = self._examiner.look(self._run, should_stop=lambda: self._signals.caught is not None)
+        quick = self._examiner.look(self._run, should_stop=self._should_stop)
         if not quick.is_whole:
             return
         self._pace.note_validation(began)
         self._run.note_validation(quick.nats_per_token)
         self._write(valid_nats_per_token=quick.nats_per_token, valid_perplexity=perplexity(quick.nats_per_token))
+
+    def _should_stop(self) -> bool:
+        """Whether to leave the validation text: a signal came, or only the time to save is left."""
+        return self._signals.caught is not None or self._pace.is_late()
 
     def _roll_back(self, trouble: Trouble) -> None:
         """Back to the last snapshot, with half the rate; after a few times in short order, give up."""
@@ -209,7 +208,7 @@ class Trainer:
         if found is None:
             self._notes.append("there is no checkpoint yet: starting from the beginning")
             return False
-        self._notes += [*found.notes, *_changes(found, self._settings)]
+        self._notes += [*found.notes, *changes(found, self._settings)]
         self._run.restore(state_from_json(found.state), to_tensors(found.tensors))
         self._notes.append(f"going on after step {self.state.step}")
         return True
@@ -259,6 +258,8 @@ class Trainer:
                 if not self._run.best:
                     raise guard.TrainingError(f"{trouble}", hint="lower train.learning_rate") from None
                 self._notes.append(f"{trouble}")
+            else:
+                self._forgo_validation()
             self._obey_signal()
         self._save()  # a stop from here on loses nothing: only the end is done again
         if self._run.best and state.best_step < state.step:
@@ -273,15 +274,21 @@ class Trainer:
         state.is_finished, state.outcome = True, dataclasses.asdict(self.outcome)
         self._save()
 
+    def _forgo_validation(self) -> None:
+        """Where the time was too short for a look at the last weights, they are kept unseen: the rate was lowest."""
+        if self.state.validated_step < self.state.step and self._pace.is_late():
+            self._notes.append("this budget had no time to validate the last weights, which are kept")
+            self._run.best = {}
+
     def _measure(self, examiner: Examiner, outcome: Outcome) -> Outcome:
         pace = self._pace
         temperature = None
         if self.config.fit_temperature:
-            if pace.budget is None or pace.reserve.temperature_seconds:
-                temperature = examiner.fit_temperature(self._run)
+            if not pace.is_late() and (pace.budget is None or pace.reserve.temperature_seconds):
+                temperature = examiner.fit_temperature(self._run, should_stop=self._should_stop)
             else:
                 self._notes.append("this budget has no time to fit the temperature of the softmax")
-        tally = examiner.score_exactly(pace, should_stop=lambda: self._signals.caught is not None)
+        tally = examiner.score_exactly(pace, should_stop=self._should_stop)
         is_whole = tally.tokens == len(examiner.ids)
         if not is_whole:
             self._notes.append(
@@ -368,40 +375,3 @@ class Trainer:
             validated_step=state.validated_step or None,
             notes=notes,
         )
-
-
-def _make_batches(
-    ids: Array, config: TrainConfig, *, rows: int, bptt: int, seed: int, reset_lines: bool
-) -> Streams | Lines:
-    if not reset_lines:
-        return Streams(ids, rows=rows, bptt=bptt, spread=config.bptt_spread, seed=seed)
-    if config.bptt_spread:
-        raise UsageError("train.bptt_spread does not apply with --reset-lines: every line is read to its end")
-    return Lines(ids, tokens=rows * bptt, seed=seed)
-
-
-def _settings(
-    config: TrainConfig, rows: int, bptt: int, *, seed: int, reset_lines: bool, tokens: int
-) -> dict[str, Any]:
-    """What a checkpoint says about how the run was set up."""
-    chosen = {"batch": rows, "bptt": bptt, "seed": seed, "reset_lines": reset_lines, "tokens": tokens}
-    return {**config.model_dump(mode="json"), **chosen, "threads": torch.get_num_threads(), "torch": torch.__version__}
-
-
-def _changes(found: Checkpoint, settings: Mapping[str, Any]) -> list[str]:
-    """What is set otherwise than when the run stopped: told, or refused where it would make no sense."""
-    before = found.state.get("settings", {})
-    notes = []
-    for name, value in settings.items():
-        if before.get(name) == value:
-            continue
-        if name in FIXED:
-            raise UsageError(
-                f"the run in {found.path} was begun with {name}={before.get(name)}; it cannot go on with {value}",
-                hint="go on with the old setting, or train anew with --overwrite",
-            )
-        if name in ("threads", "torch"):
-            notes.append(f"{name} was {before.get(name)} and is {value}: the result will not be the same to the bit")
-        else:
-            notes.append(f"train.{name} was {before.get(name)}; from here on it is {value}")
-    return notes

@@ -70,7 +70,8 @@ def fit_temperature(model: nn.Module, nats_per_token: Callable[[], float], *, ro
 
     def look(value: float) -> float:
         _fill(buffers, value)
-        return nats_per_token()
+        nats = nats_per_token()
+        return nats if math.isfinite(nats) else math.inf  # what was cut off is never the best
 
     best = minimise(look, (-TEMPERATURE_STEP, 0.0, TEMPERATURE_STEP), bound=TEMPERATURE_BOUND, rounds=rounds)
     _fill(buffers, best)
