@@ -157,10 +157,10 @@ def test_a_file_written_by_hand(tmp_path):
     np.testing.assert_allclose(predicted, [-0.5 - 1.5, -0.5 - 0.5, -0.2, -0.5 - 0.9], atol=1e-6)
 
 
-@pytest.mark.parametrize("block", [1, 7, 64, 1 << 20])
+@pytest.mark.parametrize("block", [30, 1000, 1 << 20])
 def test_the_size_of_blocks_changes_nothing(block, monkeypatch):
     whole = read_arpa(FIXTURE)
-    monkeypatch.setattr(arpa_lines, "BLOCK_BYTES", block if block > 1 else 30)
+    monkeypatch.setattr(arpa_lines, "BLOCK_BYTES", block)
     tokens, model = read_arpa(FIXTURE)
     assert tokens == whole[0]
     for name, tensor in model.tensors().items():
@@ -284,7 +284,7 @@ def test_any_set_of_ngrams_scores_as_defined(tmp_path_factory, data):
     text = "\n".join(
         ["\\data\\", *(f"ngram {k}={n}" for k, n in enumerate(counts, start=1)), "", *text, "", "\\end\\", ""]
     )
-    tokens, model = read_arpa(put(tmp_path_factory.mktemp("arpa"), text))
+    tokens, model = read_arpa(put(tmp_path_factory.getbasetemp(), text))
     for line in data.draw(st.lists(st.lists(st.sampled_from("abcz"), max_size=8), min_size=1, max_size=5)):
         np.testing.assert_allclose(log10s(tokens, model, line), definition(text, line), atol=1e-5)
 
@@ -296,6 +296,8 @@ def test_a_file_without_unk_makes_unknown_words_very_unlikely(tmp_path, kenlm):
     found = log10s(tokens, model, ["z"])
     np.testing.assert_allclose(found, [-0.5 - 100, -0.5], atol=1e-4)
     np.testing.assert_allclose(found, [s for s, _, _ in kenlm.Model(str(path)).full_scores("z")], atol=1e-4)
+    write_arpa(model, tokens, path)
+    np.testing.assert_allclose(log10s(*read_arpa(path), ["z"]), found)
 
 
 def test_unk_in_capitals_is_unk(tmp_path):
@@ -442,7 +444,7 @@ def test_a_missing_file_and_a_directory_are_not_there_to_be_read(tmp_path):
             read_arpa(path)
 
 
-@settings(max_examples=400)
+@settings(max_examples=300)
 @given(st.data())
 def test_no_mutation_of_bytes_leads_to_anything_but_a_message_or_a_model(tmp_path_factory, data):
     text = bytearray(data.draw(st.sampled_from([TINY, MISSING_SUFFIX, MISSING_PREFIX])).encode())
@@ -454,7 +456,7 @@ def test_no_mutation_of_bytes_leads_to_anything_but_a_message_or_a_model(tmp_pat
         )
         text[at : at + old] = data.draw(st.one_of(known, st.binary(max_size=4)))
     packed = data.draw(st.booleans())
-    path = put(tmp_path_factory.mktemp("fuzz"), gzip.compress(bytes(text), 1) if packed else bytes(text))
+    path = put(tmp_path_factory.getbasetemp(), gzip.compress(bytes(text), 1) if packed else bytes(text))
     try:
         tokens, model = read_arpa(path)
     except DataError as error:

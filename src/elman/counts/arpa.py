@@ -68,7 +68,7 @@ def read_arpa(path: Path) -> tuple[list[str], NgramModel]:
 def _read(lines: Lines) -> tuple[list[str], NgramModel]:
     counts = _read_counts(lines)
     with Scratch() as scratch:  # for its threads
-        tokens, table, model = _read_unigrams(lines, counts, scratch)
+        tokens, table, model = _read_unigrams(lines, counts)
         for order in range(2, len(counts) + 1):
             _expect_header(lines, order)
             grams = _read_ngrams(lines, order, counts, table, scratch)
@@ -133,7 +133,7 @@ class _Grams:
     lines: Array
 
 
-def _read_unigrams(lines: Lines, counts: Sequence[int], scratch: Scratch) -> tuple[list[str], ChunkTable, NgramModel]:
+def _read_unigrams(lines: Lines, counts: Sequence[int]) -> tuple[list[str], ChunkTable, NgramModel]:
     """The words by id, the table that finds the id of each and of <s>, and the model of order 1."""
     _expect_header(lines, 1)
     found: dict[bytes, tuple[float, float]] = {}
@@ -302,9 +302,7 @@ def write_arpa(model: object, tokens: Sequence[str], path: Path) -> None:
 def _lines_of(model: NgramModel, symbols: Sequence[str], order: int, first: int) -> Iterator[str]:
     """The lines of up to CHUNK_ROWS n-grams."""
     nodes = np.arange(first, min(first + CHUNK_ROWS, model.trie.num_nodes(order)))
-    log_probs = np.minimum(
-        _log10(model.log_probs[order - 1][nodes]), 0.0
-    )  # rounding may have made it more than certain
+    log_probs = np.minimum(_log10(model.log_probs[order - 1][nodes]), 0.0)  # never more than certain, by rounding
     if order == 1 and nodes[-1] == model.trie.bos:
         log_probs[-1] = 0.0  # scoring <s> is harmless then, as in KenLM's files
     columns: list[list[object]] = []
@@ -322,4 +320,5 @@ def _lines_of(model: NgramModel, symbols: Sequence[str], order: int, first: int)
 
 def _log10(nats: Array) -> Array:
     """From nats; the logarithm of zero becomes what SRILM writes for it."""
-    return np.maximum(nats.astype(np.float64) / NATS, IMPOSSIBLE)
+    log10s = nats.astype(np.float64) / NATS
+    return np.where(np.isneginf(log10s), IMPOSSIBLE, log10s)
