@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 
 
@@ -16,4 +18,8 @@ def main() -> None:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         code = 130
-    sys.exit(code)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed by whoever called us
+            stream.flush()
+    # At once: everything is saved and synced, torch would take seconds to tidy up, and a thread may be stuck in a read.
+    os._exit(code)

@@ -78,7 +78,7 @@ def matmul_weights(family: str, hidden: int, vocab_size: int, *, layers: int, he
 
 
 def choose_dropout(passes: float, hidden: int) -> float:
-    """More passes over the same text need more of it, and a narrow net less: .42 for 6 passes, .52 for 10. (.41 overfitted PTB in 10)"""
+    """More passes over the same text need more of it, and a narrow net less: .42 for 6 passes, .52 for 10."""
     value = 0.15 * math.log2(1.0 + passes) * min(1.0, hidden / 256)
     return 0.0 if value < 0.04 else round(min(value, MAX_DROPOUT), 2)
 
