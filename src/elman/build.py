@@ -47,9 +47,7 @@ def fit(
             from elman.counts.snm import fit_snm
 
             # thousands of weights: fitted on the end of the training text, so that the held-out text stays a fair judge
-            return fit_snm(
-                config, ids, vocab_size=vocab_size, reset_lines=reset_lines, heldout_ids=None, report=report
-            )
+            return fit_snm(config, ids, vocab_size=vocab_size, reset_lines=reset_lines, heldout_ids=None, report=report)
         case UniformConfig() | UnigramConfig() | BigramConfig() | NgramConfig() | KneserNeyConfig():
             return fit_counts(
                 config,
