@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -120,13 +121,15 @@ def load(directory: Path, *, verify: bool = True) -> Saved:
 
 def _load(stored: files.Stored) -> Saved:
     record = _read_record(stored)
-    tokenizer = Tokenizer.from_files(stored.read)
+    with ThreadPoolExecutor(max_workers=1) as pool:  # hashing a large model takes as long as reading a large vocabulary
+        reading = pool.submit(stored.tensors, TENSORS)
+        tokenizer = Tokenizer.from_files(stored.read)
     if tokenizer.vocab_size != record.vocab_size:
         raise DataError(
             f"{stored.directory} does not fit together: {tokenizer.vocab_size} symbols in its tokenizer, "
             f"{record.vocab_size} in {CONFIG}"
         )
-    tensors = stored.tensors(TENSORS)
+    tensors = reading.result()
     try:
         lm = build.restore(record.model, tensors, vocab_size=record.vocab_size, reset_lines=record.data.reset_lines)
     except ElmanError as error:

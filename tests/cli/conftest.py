@@ -63,7 +63,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
 def run_process(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """The command line as a process of its own."""
     command = [sys.executable, "-m", "elman", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+    return subprocess.run(command, capture_output=True, text=True, check=False, **{"timeout": 120, **options})
 
 
 @pytest.fixture(scope="session")
