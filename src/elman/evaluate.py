@@ -23,8 +23,8 @@ from elman.lm import Array, FreeModel, S
 from elman.text.vocabulary import EOS_ID
 
 LN2 = math.log(2)
-CHUNK_TOKENS = 65_536  # scored in one call: enough for count models to vectorise; nets cut smaller pieces inside
-JOINED_TOKENS = 1 << 20
+CHUNK_TOKENS = 1 << 18  # scored in one call: enough for count models to vectorise; nets cut smaller pieces inside
+JOINED_TOKENS = 1 << 21
 SIMILAR = 0.85  # lines of one batch are at least so long, in parts of its longest: little padding, few batches
 UNIT_TOKENS = 1_000  # of a stream are drawn together by the bootstrap, since neighbours are alike
 MIN_UNITS = 5  # fewer say nothing about how a number would vary
