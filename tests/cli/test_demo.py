@@ -32,8 +32,8 @@ def test_the_demo_compares_every_family_and_better_models_are_better(run: Run, t
         assert f"\n{name}\nThe" in done.stdout.replace("\n  ", "\n"), f"a sample of {name}"
         row = next(line for line in done.stdout.splitlines() if line.startswith(f"  {name}  "))
         perplexity[name] = float(re.findall(r"[\d,]+\.\d+", row)[0].replace(",", ""))
-    order = ["uniform", "unigram", "bigram", "ngram", "kn", "mkn", "mkn + cache"]
+    order = ["uniform", "unigram", "bigram", "ngram", "kn", "mkn", "mkn+cache"]
     assert [perplexity[name] for name in order] == sorted((perplexity[name] for name in order), reverse=True)
     assert all(perplexity[name] < perplexity["unigram"] for name in demo.NETS)
-    assert perplexity["mkn + lstm + cache"] < perplexity["mkn"]
+    assert perplexity["mkn+lstm+cache"] < perplexity["mkn"]
     assert run("next", tmp_path / "demo" / "mkn", "The value of the").code == 0

@@ -35,7 +35,7 @@ FAMILIES = {
 }
 NETS = ("window", "rnn", "gru", "lstm")
 NET_BUDGET = "25s"  # each
-MIXTURES = {"mkn + cache": ("mkn", "cache"), "mkn + lstm + cache": ("mkn", "lstm", "cache")}
+MIXTURES = {"mkn+cache": ("mkn", "cache"), "mkn+lstm+cache": ("mkn", "lstm", "cache")}
 SAMPLE_TOKENS = 28
 SAMPLE_TEMPERATURE = 0.8
 
