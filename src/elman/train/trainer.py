@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from elman.config import TrainConfig
 from elman.lm import Array
+from elman.nets.memory import kept_memory
 from elman.train import guard, schedule
 from elman.train.budget import Budget, Clock, format_duration, training_end
 from elman.train.checkpoint import (
@@ -109,6 +110,7 @@ class Trainer:
         self.model.train()
         with ExitStack() as stack:
             stack.enter_context(self._signals)
+            stack.enter_context(kept_memory())
             if self._directory is not None:
                 self._journal = stack.enter_context(closing(self._open_journal(self._directory)))
             self._prepare()
