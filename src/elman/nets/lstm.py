@@ -12,6 +12,7 @@ from elman.nets.layer import Layer, LayerState, draw_weights
 # Below this many steps a loop over single cells wins: the fused kernel rearranges all weights at every call, which for
 # one step of hidden 512 takes 6 ms against 0.2 ms for the step itself.
 FEW_STEPS = 16
+SURE = 1e4  # a gate pushed so far is exactly 0 or 1, and its gradient exactly 0
 
 
 class LstmLayer(Layer):
@@ -39,24 +40,38 @@ class LstmLayer(Layer):
             self.bias.zero_()
             self.bias[self.hidden : 2 * self.hidden] = self.forget_bias
 
-    def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
-        """-> (T, B, H), (h, c)"""
+    def forward(
+        self,
+        inputs_TBI: Tensor,
+        state: LayerState,
+        weight_drop: float = 0.0,
+        *,
+        is_padding_TB: Tensor | None = None,
+    ) -> tuple[Tensor, LayerState]:
+        """-> (T, B, H), (h, c). Where there is padding the cells hold still and h is 0."""
         weight_back = drop_weights(self.weight_back, weight_drop)
+        weight_in: Tensor = self.weight_in
         h_BH, c_BH = state
+        if is_padding_TB is not None:
+            inputs_TBI = torch.cat([inputs_TBI, is_padding_TB[:, :, None].to(inputs_TBI.dtype)], dim=-1)
+            weight_in = torch.cat([weight_in, self._hold_still()], dim=-1)
         if len(inputs_TBI) < FEW_STEPS and not torch.is_grad_enabled():
             outputs = []
             for inputs_BI in inputs_TBI:
-                h_BH, c_BH = torch.lstm_cell(
-                    inputs_BI, (h_BH, c_BH), self.weight_in, weight_back, self.bias, self._no_bias
-                )
+                h_BH, c_BH = torch.lstm_cell(inputs_BI, (h_BH, c_BH), weight_in, weight_back, self.bias, self._no_bias)
                 outputs.append(h_BH)
             return torch.stack(outputs), (h_BH, c_BH)
-        weights = [self.weight_in, weight_back, self.bias, self._no_bias]
+        weights = [weight_in, weight_back, self.bias, self._no_bias]
         before = (h_BH[None].contiguous(), c_BH[None].contiguous())
         outputs_TBH, h_1BH, c_1BH = torch._VF.lstm(
             inputs_TBI, before, weights, True, 1, 0.0, False, False, False
         )  # biases, layers, dropout, is training, both directions, batch first
         return outputs_TBH, (h_1BH[0], c_1BH[0])
+
+    def _hold_still(self) -> Tensor:
+        """What padding as one more input does to the gates: nothing in, nothing forgotten, nothing out. -> (4 H, 1)"""
+        push_4 = self.weight_in.new_tensor([-SURE, SURE, 0.0, -SURE])
+        return push_4.repeat_interleave(self.hidden)[:, None]
 
     def multiply_adds(self) -> float:
         """Of one step of one row."""

@@ -1,0 +1,164 @@
+"""Recurrent layers that read a whole text in both directions. Knows neither words nor tasks.
+
+T steps · B rows · I inputs · H hidden, of one direction
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from elman.config import Skip
+from elman.nets.cells import ElmanLayer, GruLayer
+from elman.nets.layer import Layer, LayerState
+from elman.nets.lstm import LstmLayer
+from elman.nets.stack import Stack, layer_inputs
+
+Cell = Literal["rnn", "gru", "lstm"]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What reading a batch of texts from both ends came to."""
+
+    outputs: Tensor  # (T, B, 2 H), forward then backward; zeros at padding
+    forward: tuple[LayerState, ...]  # each layer's state after its last token, (B, H) each; zeros for an empty row
+    backward: tuple[LayerState, ...]  # each layer's state after the first token, read last
+
+    def last(self) -> Tensor:
+        """What the top layer knew at the end of each direction. -> (B, 2 H)"""
+        return torch.cat([self.forward[-1][0], self.backward[-1][0]], dim=-1)
+
+
+class BidirectionalStack(Module):
+    """Layers of which each reads all that the one below gives, from both ends (Schuster & Paliwal 1997).
+
+    `make_layer` builds a layer of one direction for a number of inputs. Skips and norms are those of `Stack`, for layers
+    of twice the width. Padding never changes anything: not an output, not a state, not a gradient.
+    """
+
+    def __init__(
+        self,
+        make_layer: Callable[[int], Layer],
+        *,
+        inputs: int,
+        hidden: int,
+        num_layers: int = 1,
+        skip: Skip = "none",
+        layer_norm: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        widths = layer_inputs(skip, inputs, [2 * hidden] * num_layers)
+        layers = [BidirectionalLayer(make_layer(width), make_layer(width)) for width in widths[:-1]]
+        self.stack = Stack(layers, inputs=inputs, skip=skip, layer_norm=layer_norm, dtype=dtype)
+        self.features = self.stack.features  # how wide the outputs are
+
+    def initialise(self, rng: torch.Generator) -> None:
+        """Draw all weights."""
+        self.stack.initialise(rng)
+
+    def forward(
+        self, values_TBI: Tensor, lengths_B: Tensor, *, dropout: float = 0.0, weight_drop: float = 0.0
+    ) -> Encoding:
+        """Read each row up to its length. `dropout` is between layers, locked over time."""
+        rows = values_TBI.shape[1]
+        carried: list[Tensor] = []
+        for layer in self.stack.parts:
+            zeros = [values_TBI.new_zeros(rows, layer.hidden // 2) for _ in range(layer.num_states - 1)]
+            carried += [lengths_B, *zeros]
+        outputs_TBH, after = self.stack(values_TBI, carried, dropout=dropout, weight_drop=weight_drop)
+        if self.stack.norms:  # a norm gives its bias where it read zeros
+            outputs_TBH = outputs_TBH * _is_token(len(outputs_TBH), lengths_B)[:, :, None]
+        states = [state[1:] for state in self.stack.split(after)]
+        middle = len(states[0]) // 2
+        return Encoding(outputs_TBH, tuple(s[:middle] for s in states), tuple(s[middle:] for s in states))
+
+    def multiply_adds(self) -> float:
+        """Of one step of one row."""
+        return self.stack.multiply_adds()
+
+
+class BidirectionalLayer(Layer):
+    """Two layers side by side, of which the second reads each row from its last token to its first.
+
+    The state is the rows' lengths, then both layers' own.
+    """
+
+    def __init__(self, onward: Layer, backward: Layer) -> None:
+        super().__init__(2 * onward.hidden)
+        self.onward = onward
+        self.backward = backward
+        self.num_states = 1 + onward.num_states + backward.num_states
+
+    def initialise(self, rng: torch.Generator) -> None:
+        """Draw the weights of both."""
+        self.onward.initialise(rng)
+        self.backward.initialise(rng)
+
+    def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
+        """-> (T, B, 2 H), the lengths and both states, each as it was after the row's own last step"""
+        lengths_B, *both = state
+        middle = self.onward.num_states
+        onward_TBH, onward = _read_padded(self.onward, inputs_TBI, tuple(both[:middle]), lengths_B, weight_drop)
+        reversed_TBI = reverse(inputs_TBI, lengths_B)
+        turned_TBH, turned = _read_padded(self.backward, reversed_TBI, tuple(both[middle:]), lengths_B, weight_drop)
+        return torch.cat([onward_TBH, reverse(turned_TBH, lengths_B)], dim=-1), (lengths_B, *onward, *turned)
+
+    def multiply_adds(self) -> float:
+        """Of one step of one row."""
+        return self.onward.multiply_adds() + self.backward.multiply_adds()
+
+
+def make_cell(cell: Cell, inputs: int, hidden: int, *, dtype: torch.dtype = torch.float32) -> Layer:
+    """A recurrent layer with its usual settings."""
+    match cell:
+        case "rnn":
+            return ElmanLayer(inputs, hidden, recurrence="plain", activation="tanh", dtype=dtype)
+        case "gru":
+            return GruLayer(inputs, hidden, dtype=dtype)
+        case "lstm":
+            return LstmLayer(inputs, hidden, forget_bias=1.0, dtype=dtype)
+
+
+def reverse(values_TBX: Tensor, lengths_B: Tensor) -> Tensor:
+    """Each row's tokens from last to first; its padding stays behind them. -> (T, B, X)"""
+    num_steps, num_rows = values_TBX.shape[:2]
+    if _is_full(num_steps, lengths_B):
+        return values_TBX.flip(0)
+    times_T1 = torch.arange(num_steps, device=values_TBX.device)[:, None]
+    from_TB = torch.where(times_T1 < lengths_B, lengths_B - 1 - times_T1, times_T1)
+    places_N = (from_TB * num_rows + torch.arange(num_rows, device=values_TBX.device)).flatten()
+    return values_TBX.flatten(0, 1).index_select(0, places_N).view(values_TBX.shape)
+
+
+def _read_padded(
+    layer: Layer, inputs_TBI: Tensor, state: LayerState, lengths_B: Tensor, weight_drop: float
+) -> tuple[Tensor, LayerState]:
+    """A layer's outputs, zero at padding, and each row's state after its own last token."""
+    if _is_full(len(inputs_TBI), lengths_B):
+        outputs_TBH, after = layer(inputs_TBI, state, weight_drop)
+        return outputs_TBH, after
+    is_token_TB = _is_token(len(inputs_TBI), lengths_B)
+    if isinstance(layer, LstmLayer):
+        outputs_TBH, after = layer(inputs_TBI, state, weight_drop, is_padding_TB=~is_token_TB)
+    else:
+        outputs_TBH, after = layer(inputs_TBI, state, weight_drop)
+    outputs_TBH = outputs_TBH * is_token_TB[:, :, None]
+    rows_B = torch.arange(len(lengths_B), device=lengths_B.device)
+    last_BH = outputs_TBH[(lengths_B - 1).clamp(min=0), rows_B]
+    h_BH = torch.where((lengths_B > 0)[:, None], last_BH, state[0])
+    return outputs_TBH, (h_BH, *after[1:])  # of an LSTM, whose cells hold still at padding
+
+
+def _is_token(num_steps: int, lengths_B: Tensor) -> Tensor:
+    return torch.arange(num_steps, device=lengths_B.device)[:, None] < lengths_B
+
+
+def _is_full(num_steps: int, lengths_B: Tensor) -> bool:
+    return bool((lengths_B == num_steps).all())
