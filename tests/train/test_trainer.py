@@ -13,8 +13,7 @@ import torch
 from elman.config import TrainConfig
 from elman.errors import DataError, UsageError
 from elman.text.batches import Position, Streams
-from elman.train.forward import run_batch
-from elman.train.trainer import Trainer
+from elman.train.streams import stream_trainer
 from elman.train.validation import score_exactly
 from tests.train.tiny import VOCAB, Tiny, notes, run, text, trainer, weights
 
@@ -69,12 +68,12 @@ def test_the_callers_randomness_is_left_alone() -> None:
 def test_windows_with_the_state_carried_see_what_the_whole_stream_sees() -> None:
     """The forward values of truncated backpropagation are those of the full one."""
     model = Tiny(dropout=0.0)
-    whole, _ = run_batch(model, Streams(IDS, rows=4, bptt=750).batch(Position())[0], None)
+    whole, _ = model.batch_loss(Streams(IDS, rows=4, bptt=750).batch(Position())[0], None)
     data = Streams(IDS, rows=4, bptt=9)
     position, state, nats = Position(), None, 0.0
     while position.epoch == 0:
         batch, position = data.batch(position)
-        loss, state = run_batch(model, batch, state)
+        loss, state = model.batch_loss(batch, state)
         nats += float(loss.nats)
     assert nats == pytest.approx(float(whole.nats), rel=1e-12)
 
@@ -82,7 +81,7 @@ def test_windows_with_the_state_carried_see_what_the_whole_stream_sees() -> None
 def test_a_window_as_long_as_the_stream_has_the_gradient_of_the_full_one() -> None:
     model = Tiny(dropout=0.0)
     batch, _ = Streams(IDS[:40], rows=2, bptt=20).batch(Position())
-    loss, _ = run_batch(model, batch, None)
+    loss, _ = model.batch_loss(batch, None)
     loss.total.backward()
     inputs, targets = torch.from_numpy(batch.inputs), torch.from_numpy(batch.targets)
     mine = model.output.weight.grad.clone()  # type: ignore[union-attr]
@@ -204,6 +203,6 @@ def test_variable_windows_scale_the_rate() -> None:
 
 def test_nothing_is_written_without_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    made = Trainer(Tiny(), IDS[:200], None, config=TrainConfig(epochs=1), seed=0)
+    made = stream_trainer(Tiny(), IDS[:200], None, config=TrainConfig(epochs=1), seed=0)
     run(made)
     assert list(tmp_path.iterdir()) == []

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from elman.config import TrainConfig
 from elman.errors import ElmanError
-from elman.models.trainable import Loss
+from elman.models.trainable import Loss, StreamNet
 from elman.text.vocabulary import EOS_ID
 from elman.train.progress import Progress
+from elman.train.streams import stream_trainer
 from elman.train.trainer import Trainer
 
 VOCAB = 7
@@ -32,7 +33,7 @@ class State(NamedTuple):
     last: Tensor
 
 
-class Tiny(nn.Module):
+class Tiny(StreamNet):
     """p(next | all before), one layer."""
 
     def __init__(
@@ -123,7 +124,7 @@ def trainer(directory: Path | None = None, **settings: Any) -> Trainer:
     valid_ids = arguments.pop("valid_ids", text(150, seed=1))
     config = TrainConfig(**{key: value for key, value in {**options, **settings}.items() if value is not None})
     arguments.setdefault("seed", 11)
-    return Trainer(model, ids, valid_ids, config=config, directory=directory, **arguments)
+    return stream_trainer(model, ids, valid_ids, config=config, directory=directory, **arguments)
 
 
 def run(trainer: Trainer) -> list[Progress]:

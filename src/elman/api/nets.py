@@ -195,11 +195,11 @@ def _go(
     report: Report,
     on_progress: OnProgress,
 ) -> Model:
-    from elman.train.trainer import Trainer
+    from elman.train.streams import stream_trainer
 
     if device is not None:
         lm.to(_device(device))  # type: ignore[attr-defined]
-    trainer = Trainer(
+    trainer = stream_trainer(
         lm,  # type: ignore[arg-type]
         ids,
         valid_ids,

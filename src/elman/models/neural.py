@@ -16,12 +16,12 @@ from typing import Generic, NamedTuple, Self, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import Linear, Module
+from torch.nn import Linear
 
 from elman.config import RecurrentConfig, WindowConfig
 from elman.errors import DataError, UsageError
 from elman.lm import Array, map_state, num_rows, select
-from elman.models.trainable import Loss
+from elman.models.trainable import Loss, StreamNet
 from elman.nets.embedding import Embedding
 from elman.nets.heads import build_head
 from elman.nets.layer import draw_weights
@@ -51,7 +51,7 @@ class Reading(NamedTuple):
     penalty: Tensor | None  # (T, B)
 
 
-class NeuralModel(Module, Generic[C]):
+class NeuralModel(StreamNet, Generic[C]):
     """A net as a `FreeModel` and a `Trainable`. Its start symbol is the end of a line, in both ways of reading.
 
     vectors: (V, E), the input words' vectors to begin with, NaN for words without one. counts: (V,), how often each
@@ -146,7 +146,7 @@ class NeuralModel(Module, Generic[C]):
         return self._to_numpy(state.features)
 
     def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, state: Carried) -> tuple[Loss, Carried]:
-        """See `Trainable`."""
+        """See `StreamNet`."""
         reading = self._read(inputs.t(), state, is_noisy=self.training)
         features_NP = reading.features.flatten(0, 1)
         targets_N = targets.t().flatten()

@@ -98,6 +98,10 @@ class Streams:
     def tokens_per_epoch(self) -> int:
         return self.length * self.rows
 
+    @property
+    def tokens_per_step(self) -> int:
+        return self.rows * self.bptt
+
     def fraction(self, position: Position) -> float:
         """How much of this pass is done."""
         return position.offset / self.length
@@ -176,6 +180,10 @@ class Lines:
     @property
     def tokens_per_epoch(self) -> int:
         return self._num_tokens
+
+    @property
+    def tokens_per_step(self) -> int:
+        return min(self.tokens, self._num_tokens)
 
     def fraction(self, position: Position) -> float:
         """How much of this pass is done."""

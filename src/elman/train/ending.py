@@ -1,102 +1,87 @@
-"""The end of a run: the temperature, and the number to report. Before that, a rehearsal of how long both will take."""
+"""The end of a run, and who judges it: validation on the way, a rehearsal of how long the end takes, the last word."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import cast
+from dataclasses import dataclass
+from typing import Protocol
 
 from elman.errors import UsageError
 from elman.evaluate import Tally
-from elman.lm import Array, FreeModel
-from elman.text.batches import Lines, Streams
 from elman.train.budget import check_feasible
-from elman.train.forward import Net
+from elman.train.forward import Batches, Net
 from elman.train.pace import Pace
 from elman.train.run import Run
-from elman.train.validation import Quick, fit_temperature, score_exactly, validate, validation_batches
+from elman.train.validation import Quick, validate
 
-TEMPERATURE_TOKENS = 1 << 15  # enough for one number
-TEMPERATURE_ROUNDS = 7
-TEMPERATURE_SHARE = 0.02  # of a budget, at most
-EXACT_SHARE = 0.1  # of a budget, at most, for the number as `evaluate` says it
-REHEARSED_TOKENS = 1008  # 16 + 32 + ... + 512
-REHEARSAL_SHARE = 0.005
+REHEARSAL_SHARE = 0.005  # of a budget
 
 Stop = Callable[[], bool]
 
 
-class Examiner:
-    """Reads the validation text: quickly in batches on the way, exactly at the end."""
+@dataclass(frozen=True)
+class Conclusion:
+    """What is known of the weights that are kept."""
 
-    def __init__(self, model: Net, ids: Array, *, rows: int, bptt: int, reset_lines: bool) -> None:
-        self.model = model
-        self.ids = ids
-        self.batches: Streams | Lines = validation_batches(ids, rows=rows, bptt=bptt, reset_lines=reset_lines)
-        self._rehearsal = 4 * rows * bptt
-        self._reset_lines = reset_lines
-        self._exact_seconds = 0.0  # a token, once it is known
+    tally: Tally | None = None
+    is_whole: bool = True  # the tally is of all of the text, not of its first part
+    temperature: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Examiner(Protocol):
+    """Reads the validation data: quickly on the way, exactly at the end."""
 
     def look(self, run: Run, *, should_stop: Stop) -> Quick:
-        """The weights to keep on all of the text, in batches."""
-        with run.average.in_place():
-            return validate(self.model, self.batches, should_stop=should_stop)
+        """The weights to keep on all of the data, in batches."""
 
     def rehearse(self, pace: Pace, *, with_temperature: bool) -> None:
-        """Measure on a little of the text how long reading all of it will take."""
-        assert pace.budget is not None
-        reserve, num_tokens = pace.reserve, len(self.ids)
-        began, limit = pace.clock(), REHEARSAL_SHARE * pace.budget.seconds
-        seen = validate(
-            self.model,
-            self.batches,
-            max_tokens=self._rehearsal,
-            should_stop=lambda: pace.clock() - began > limit,
-        )
-        per_token = (pace.clock() - began) / max(seen.tokens, 1)
-        reserve.validation_seconds = per_token * num_tokens
-        rounds = TEMPERATURE_ROUNDS * per_token * min(num_tokens, TEMPERATURE_TOKENS)
-        if with_temperature and rounds <= TEMPERATURE_SHARE * pace.budget.seconds:
-            reserve.temperature_seconds = rounds
-        self._exact_seconds = self._rehearse_exactly(pace)
-        reserve.exact_seconds = min(self._exact_seconds * num_tokens, EXACT_SHARE * pace.budget.seconds)
+        """Measure on a little of the data how long reading all of it will take, and reserve that."""
 
-    def _rehearse_exactly(self, pace: Pace) -> float:
-        """Seconds a token, from as many as can be scored in very little of the budget."""
-        assert pace.budget is not None
-        began, limit = pace.clock(), REHEARSAL_SHARE * pace.budget.seconds
-        tally = self._score(self.ids[:REHEARSED_TOKENS], lambda _: math.inf if pace.clock() - began < limit else 0.0)
-        return (pace.clock() - began) / max(tally.tokens, 1)
+    def conclude(self, run: Run, pace: Pace, *, should_stop: Stop) -> Conclusion:
+        """The last word on the weights that are kept, for as long as there is time."""
 
-    def fit_temperature(self, run: Run, *, should_stop: Stop) -> float | None:
-        """Fit the temperature of the model's softmax, if it has one; looks that are cut off do not count."""
 
-        def look() -> float:
-            quick = validate(self.model, self.batches, max_tokens=TEMPERATURE_TOKENS, should_stop=should_stop)
-            return math.nan if should_stop() else quick.nats_per_token
+class LossExaminer:
+    """For nets whose validation data is batches like those they are trained on. Their task's own numbers come later.
 
-        return fit_temperature(run.module, look, rounds=TEMPERATURE_ROUNDS)
+    error: what the weights to keep are chosen by, lower is better; the likelihood if not given.
+    """
 
-    def score_exactly(self, pace: Pace, *, should_stop: Stop) -> Tally:
-        """What `evaluate` says, for as long as there is time."""
-        began = pace.clock()
+    def __init__(self, model: Net, batches: Batches, *, error: Callable[[], float] | None = None) -> None:
+        self.model = model
+        self.batches = batches
+        self._error = error
 
-        def room(done: int) -> float:
-            now = pace.clock()
-            per_token = (now - began) / done if done else self._exact_seconds
-            left = (pace.scoring_end() - now) / 1.1
-            return 0.0 if should_stop() or left <= 0 else left / max(per_token, 1e-12)
+    def look(self, run: Run, *, should_stop: Stop) -> Quick:
+        """The weights to keep on all of the data, in batches."""
+        with run.average.in_place():
+            quick = validate(self.model, self.batches, should_stop=should_stop)
+            if self._error is None or not quick.is_whole:
+                return quick
+            was_training = self.model.training
+            self.model.eval()
+            try:
+                return Quick(quick.nats, quick.tokens, True, error=self._error())
+            finally:
+                self.model.train(was_training)
 
-        return self._score(self.ids, room)
+    def rehearse(self, pace: Pace, *, with_temperature: bool) -> None:
+        """Measure on a little of the data how long reading all of it will take, and reserve that."""
+        per_token = rehearse_validation(self.model, self.batches, pace, max_tokens=4 * self.batches.tokens_per_step)
+        pace.reserve.validation_seconds = per_token * self.batches.tokens_per_epoch
 
-    def _score(self, ids: Array, room: Callable[[int], float]) -> Tally:
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            lm = cast(FreeModel[object], self.model)
-            return score_exactly(lm, ids, reset_lines=self._reset_lines, room=room)
-        finally:
-            self.model.train(was_training)
+    def conclude(self, run: Run, pace: Pace, *, should_stop: Stop) -> Conclusion:
+        """Nothing more is said here."""
+        return Conclusion()
+
+
+def rehearse_validation(model: Net, batches: Batches, pace: Pace, *, max_tokens: int) -> float:
+    """Seconds a token, from as many as can be read in very little of the budget."""
+    assert pace.budget is not None
+    began, limit = pace.clock(), REHEARSAL_SHARE * pace.budget.seconds
+    seen = validate(model, batches, max_tokens=max_tokens, should_stop=lambda: pace.clock() - began > limit)
+    return (pace.clock() - began) / max(seen.tokens, 1)
 
 
 def refuse_if_too_short(pace: Pace) -> None:

@@ -1,21 +1,20 @@
-"""One batch through a net; and what a net has to be for that."""
+"""What a net and its data have to be for the loop to train them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
 
-from elman.models.trainable import Loss, Trainable
-from elman.text.batches import Batch
+from elman.models.trainable import Trainable
+from elman.text.batches import Position
 
 
 class Net(Trainable, Protocol):
     """A torch module that is a `Trainable`."""
 
-    vocab_size: int
+    vocab_size: int  # how many answers there are: a loss far above that of a guess has exploded
     training: bool
 
     def train(self, mode: bool = True) -> Any: ...
@@ -26,11 +25,31 @@ class Net(Trainable, Protocol):
     def count_flops(self) -> float: ...
 
 
-def run_batch(model: Net, batch: Batch, state: Any) -> tuple[Loss, Any]:
-    """The loss of a batch, read on from a state or, where the batch is a start, from the beginning."""
-    device = next(model.named_parameters())[1].device
-    if batch.is_start:
-        state = model.start_training(len(batch.inputs))
-    lengths = None if batch.lengths is None else torch.from_numpy(batch.lengths).to(device)
-    inputs, targets = torch.from_numpy(batch.inputs).to(device), torch.from_numpy(batch.targets).to(device)
-    return model.loss(inputs, targets, lengths, state)
+class AnyBatch(Protocol):
+    """Whatever the net's `batch_loss` takes."""
+
+    @property
+    def scale(self) -> float:
+        """Of the learning rate; 1 for a batch like any other."""
+
+
+class Batches(Protocol):
+    """Data to descend on. The batch at a position is a function of the position alone: to go on needs nothing else."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the user should know about how the data was cut."""
+
+    @property
+    def tokens_per_epoch(self) -> int:
+        """Targets in one pass."""
+
+    @property
+    def tokens_per_step(self) -> int:
+        """About how many of them a batch has."""
+
+    def fraction(self, position: Position) -> float:
+        """How much of this pass is done."""
+
+    def batch(self, position: Position) -> tuple[AnyBatch, Position]:
+        """The batch at a position, and the position after it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from elman.config import TrainConfig
-from elman.text.batches import Lines, Streams
 from elman.train.budget import Budget, Clock, Reserve, training_end
+from elman.train.forward import Batches
 from elman.train.run import RunState
 from elman.train.speed import Meter
 
@@ -20,7 +20,7 @@ class Pace:
     """The clock of a run. Time already spent in earlier processes counts."""
 
     def __init__(
-        self, config: TrainConfig, batches: Streams | Lines, *, budget: Budget | None, clock: Clock, spent: float
+        self, config: TrainConfig, batches: Batches, *, budget: Budget | None, clock: Clock, spent: float
     ) -> None:
         self.config = config
         self.batches = batches

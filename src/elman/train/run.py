@@ -21,10 +21,11 @@ from torch import Tensor, nn
 from elman.config import TrainConfig
 from elman.errors import DataError
 from elman.lm import Array, leaves, map_state
-from elman.text.batches import Batch, Lines, Position, Streams
+from elman.text.batches import Position
 from elman.train import guard
-from elman.train.forward import Net, run_batch
+from elman.train.forward import AnyBatch, Batches, Net
 from elman.train.optimiser import Average, Optimiser
+from elman.train.validation import Quick
 
 
 @dataclass
@@ -41,9 +42,9 @@ class RunState:
     average_count: int = 0
     logged_nats: float = 0.0  # since the last line of the journal
     logged_tokens: int = 0
-    best_nats: float | None = None  # of a validation, per token
+    best_loss: float | None = None  # of a validation
     best_step: int = 0
-    patience_nats: float | None = None  # what has to be beaten clearly
+    patience_loss: float | None = None  # what has to be beaten clearly
     stale: int = 0  # validations since it was
     valid_nats: float | None = None
     validated_step: int = 0
@@ -72,7 +73,7 @@ class Step:
 class Run:
     """The net and all that moves with it."""
 
-    def __init__(self, model: Net, batches: Streams | Lines, *, config: TrainConfig, seed: int) -> None:
+    def __init__(self, model: Net, batches: Batches, *, config: TrainConfig, seed: int) -> None:
         self.model = model
         self.batches = batches
         self.config = config
@@ -92,7 +93,7 @@ class Run:
         rate = rate * self.state.rate_factor * batch.scale
         before = self._random
         with self._randomness():
-            loss, carried = run_batch(self.model, batch, self.carried)
+            loss, carried = self.model.batch_loss(batch, self.carried)
             nats, tokens = float(loss.nats), int(loss.tokens)
             self._check_loss(float(loss.total.detach()), nats / max(tokens, 1), batch, before)
             self.optimiser.forget_gradients()
@@ -117,13 +118,13 @@ class Run:
         if state.failures and state.step - state.failed_step >= guard.FORGIVEN_AFTER:
             state.failures = 0
 
-    def _check_loss(self, total: float, nats_per_token: float, batch: Batch, random: Tensor) -> None:
+    def _check_loss(self, total: float, nats_per_token: float, batch: AnyBatch, random: Tensor) -> None:
         if math.isfinite(total) and math.isfinite(nats_per_token) and nats_per_token < self._limit:
             return
         if math.isfinite(total) and math.isfinite(nats_per_token):
             raise Trouble(f"{self._place()}: the loss has exploded to {nats_per_token:.3g} nats a token")
         torch.set_rng_state(random)  # the same dropout again
-        why = guard.explain_loss(self.module, lambda: run_batch(self.model, batch, self.carried))
+        why = guard.explain_loss(self.module, lambda: self.model.batch_loss(batch, self.carried))
         raise Trouble(f"{self._place()}: the loss is {total}; {why}")
 
     def _clipped_norm(self) -> float:
@@ -160,18 +161,19 @@ class Run:
 
     # ---------------------------------------------------------------------------------------- validation and the best
 
-    def note_validation(self, nats_per_token: float, *, min_gain: float = 1e-3) -> None:
+    def note_validation(self, quick: Quick, *, min_gain: float = 1e-3) -> None:
         """Keep the weights if they are the best so far; on a plateau, lower the rate."""
-        if not math.isfinite(nats_per_token):
-            raise Trouble(f"step {self.state.step}: the validation loss is {nats_per_token}")
+        loss = quick.loss
+        if not math.isfinite(loss):
+            raise Trouble(f"step {self.state.step}: the validation loss is {loss}")
         state = self.state
-        state.valid_nats, state.validated_step = nats_per_token, state.step
+        state.valid_nats, state.validated_step = quick.nats_per_token, state.step
         state.is_validation_due = False
-        if state.best_nats is None or nats_per_token < state.best_nats:
-            state.best_nats, state.best_step = nats_per_token, state.step
+        if state.best_loss is None or loss < state.best_loss:
+            state.best_loss, state.best_step = loss, state.step
             self.best = {name: value.clone() for name, value in self.weights_to_keep().items()}
-        if state.patience_nats is None or nats_per_token < state.patience_nats - min_gain:
-            state.patience_nats, state.stale = nats_per_token, 0
+        if state.patience_loss is None or loss < state.patience_loss - min_gain:
+            state.patience_loss, state.stale = loss, 0
         else:
             state.stale += 1
             if self.config.schedule == "plateau":

@@ -9,29 +9,16 @@ import torch
 
 from elman.config import TrainConfig
 from elman.errors import UsageError
-from elman.lm import Array
-from elman.text.batches import Lines, Streams
 from elman.train.checkpoint import Checkpoint
 
 # What cannot change in the middle: position, optimiser and average would mean something else.
 FIXED = ("batch", "bptt", "bptt_spread", "optimiser", "momentum", "average", "seed", "reset_lines", "tokens")
 
 
-def make_batches(
-    ids: Array, config: TrainConfig, *, rows: int, bptt: int, seed: int, reset_lines: bool
-) -> Streams | Lines:
-    """The corpus in the form the run reads it: streams, or lines each alone."""
-    if not reset_lines:
-        return Streams(ids, rows=rows, bptt=bptt, spread=config.bptt_spread, seed=seed)
-    if config.bptt_spread:
-        raise UsageError("train.bptt_spread does not apply with --reset-lines: every line is read to its end")
-    return Lines(ids, tokens=rows * bptt, seed=seed)
-
-
-def describe(config: TrainConfig, rows: int, bptt: int, *, seed: int, reset_lines: bool, tokens: int) -> dict[str, Any]:
+def describe(config: TrainConfig, identity: Mapping[str, Any], *, seed: int) -> dict[str, Any]:
     """What a checkpoint says about how the run was set up."""
-    chosen = {"batch": rows, "bptt": bptt, "seed": seed, "reset_lines": reset_lines, "tokens": tokens}
-    return {**config.model_dump(mode="json"), **chosen, "threads": torch.get_num_threads(), "torch": torch.__version__}
+    own = {"seed": seed, "threads": torch.get_num_threads(), "torch": torch.__version__}
+    return {**config.model_dump(mode="json"), **identity, **own}
 
 
 def changes(found: Checkpoint, settings: Mapping[str, Any]) -> list[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from elman.config import TrainConfig
-from elman.lm import Array
 from elman.nets.memory import kept_memory
 from elman.train import guard, schedule
 from elman.train.budget import Budget, Clock, format_duration, training_end
@@ -23,7 +23,7 @@ from elman.train.checkpoint import (
     write_checkpoint,
 )
 from elman.train.ending import Examiner, need_an_end, refuse_if_too_short
-from elman.train.forward import Net
+from elman.train.forward import Batches, Net
 from elman.train.journal import Journal
 from elman.train.pace import Pace
 from elman.train.progress import Outcome, Progress, perplexity
@@ -38,31 +38,30 @@ from elman.train.run import (
     take_snapshot,
     to_tensors,
 )
-from elman.train.setup import changes, describe, make_batches
+from elman.train.setup import changes, describe
 from elman.train.signals import Signals, Stopped
 from elman.train.speed import measure_peak
 
-DEFAULT_BATCH = 64
-DEFAULT_BPTT = 35
 SNAPSHOT_STEPS = 100
 
 
 class Trainer:
-    """Trains a net on a stream of ids: `for progress in trainer.run(): ...`, then `trainer.outcome`.
+    """Trains a net on batches: `for progress in trainer.run(): ...`, then `trainer.outcome`.
 
     With a directory it keeps checkpoints and metrics.jsonl there (the caller holds its lock), and with `resume` it goes
     on from the newest checkpoint, if there is one. When the run is over, the model holds the weights to keep.
+    identity: what else cannot change between a stop and going on, for the checkpoint.
     """
 
     def __init__(
         self,
         model: Net,
-        ids: Array,
-        valid_ids: Array | None = None,
+        batches: Batches,
+        examiner: Examiner | None = None,
         *,
         config: TrainConfig,
         seed: int,
-        reset_lines: bool = False,
+        identity: Mapping[str, Any],
         directory: Path | None = None,
         resume: bool = False,
         budget: Budget | None = None,
@@ -73,13 +72,10 @@ class Trainer:
         self.model = model
         self.outcome: Outcome | None = None
         self._directory = directory
-        rows, bptt = config.batch or DEFAULT_BATCH, config.bptt or DEFAULT_BPTT
-        self._batches = make_batches(ids, self.config, rows=rows, bptt=bptt, seed=seed, reset_lines=reset_lines)
-        self._step_tokens = min(rows * bptt, self._batches.tokens_per_epoch)
-        self._examiner: Examiner | None = None
-        if valid_ids is not None and len(valid_ids):
-            self._examiner = Examiner(model, valid_ids, rows=rows, bptt=bptt, reset_lines=reset_lines)
-        self._settings = describe(self.config, rows, bptt, seed=seed, reset_lines=reset_lines, tokens=len(ids))
+        self._batches = batches
+        self._step_tokens = min(batches.tokens_per_step, batches.tokens_per_epoch)
+        self._examiner = examiner
+        self._settings = describe(self.config, identity, seed=seed)
         self._run = Run(model, self._batches, config=self.config, seed=seed)
         self._signals = Signals()
         self._journal: Journal | None = None
@@ -166,7 +162,7 @@ class Trainer:
         if not quick.is_whole:
             return
         self._pace.note_validation(began)
-        self._run.note_validation(quick.nats_per_token)
+        self._run.note_validation(quick)
         self._write(valid_nats_per_token=quick.nats_per_token, valid_perplexity=perplexity(quick.nats_per_token))
 
     def _should_stop(self) -> bool:
@@ -283,24 +279,12 @@ class Trainer:
             self._run.best = {}
 
     def _measure(self, examiner: Examiner, outcome: Outcome) -> Outcome:
-        pace = self._pace
-        temperature = None
-        if self.config.fit_temperature:
-            if not pace.is_late() and (pace.budget is None or pace.reserve.temperature_seconds):
-                temperature = examiner.fit_temperature(self._run, should_stop=self._should_stop)
-            else:
-                self._notes.append("this budget has no time to fit the temperature of the softmax")
-        tally = examiner.score_exactly(pace, should_stop=self._should_stop)
-        is_whole = tally.tokens == len(examiner.ids)
-        if not is_whole:
-            self._notes.append(
-                f"this budget had time to measure {tally.tokens:,} of {len(examiner.ids):,} tokens of validation text"
-            )
-        if tally.nats_per_token is not None:
-            self._write(final_nats_per_token=tally.nats_per_token, final_perplexity=perplexity(tally.nats_per_token))
-        return dataclasses.replace(
-            outcome, tally=tally if tally.tokens else None, is_whole=is_whole, temperature=temperature
-        )
+        found = examiner.conclude(self._run, self._pace, should_stop=self._should_stop)
+        self._notes += found.notes
+        if found.tally is not None and found.tally.nats_per_token is not None:
+            nats = found.tally.nats_per_token
+            self._write(final_nats_per_token=nats, final_perplexity=perplexity(nats))
+        return dataclasses.replace(outcome, tally=found.tally, is_whole=found.is_whole, temperature=found.temperature)
 
     def _load_outcome(self) -> None:
         """For a run that had finished already."""

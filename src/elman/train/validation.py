@@ -14,7 +14,7 @@ from elman.evaluate import Tally, score_lines
 from elman.lm import Array, FreeModel, S
 from elman.text.batches import Lines, Position, Streams
 from elman.text.vocabulary import EOS_ID
-from elman.train.forward import Net, run_batch
+from elman.train.forward import Batches, Net
 
 TEMPERATURE_BOUND, TEMPERATURE_STEP = 0.5, 0.15  # of its logarithm
 NEAR_ENOUGH = 0.003
@@ -28,15 +28,23 @@ class Quick:
     nats: float
     tokens: int
     is_whole: bool
+    error: float | None = (
+        None  # what the weights to keep are chosen by, where that is not the likelihood; lower is better
+    )
 
     @property
     def nats_per_token(self) -> float:
         return self.nats / self.tokens if self.tokens else math.nan
 
+    @property
+    def loss(self) -> float:
+        """What decides which weights are the best."""
+        return self.nats_per_token if self.error is None else self.error
+
 
 def validate(
     model: Net,
-    batches: Streams | Lines,
+    batches: Batches,
     *,
     max_tokens: int | None = None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -51,7 +59,7 @@ def validate(
                 if should_stop():
                     break
                 batch, position = batches.batch(position)
-                loss, state = run_batch(model, batch, state)
+                loss, state = model.batch_loss(batch, state)
                 nats += float(loss.nats)
                 tokens += int(loss.tokens)
     finally:
