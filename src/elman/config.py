@@ -9,7 +9,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -40,6 +40,41 @@ class DataConfig(Config):
     skip_bad: bool = False  # drop malformed lines and count them
     separator: str | None = Field(None, min_length=1)  # for `space` units whose symbols contain spaces
     heldout: float = Field(0.05, gt=0, lt=1)  # the part of DATA held out where no --valid is given
+
+
+Units = Annotated[str, Field(pattern=r"^(auto|space|word|char|byte|bpe:[1-9][0-9]*)$")]
+
+
+class PairsConfig(Config):
+    """How pairs of a source and a target become symbols."""
+
+    units: Units = "auto"  # of both sides
+    source_units: Units | None = None  # `units` where they are not given
+    target_units: Units | None = None
+    shared: bool = False  # one vocabulary for both sides
+    source: Integers = ()  # columns of a table, from 1; several are joined by a space
+    target: Integers = ()
+    min_count: int = Field(2, ge=1)
+    max_words: int = Field(60_000, ge=1, le=2_000_000)
+    max_length: int | None = Field(None, ge=1)  # tokens of a source to train on; without it 1,000 of either side
+    too_long: Literal["refuse", "truncate", "drop"] | None = None  # refuse; where max_length is given, drop
+    errors: Literal["strict", "replace"] = "strict"
+    skip_bad: bool = False
+    heldout: float = Field(0.05, gt=0, lt=1)  # the part of the sources held out where no --valid is given
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        if bool(self.source) != bool(self.target):
+            raise ValueError("source and target are columns of one table: give both or neither")
+        if any(column < 1 for column in (*self.source, *self.target)):
+            raise ValueError("columns are numbered from 1")
+        if self.shared and self.units_of("source") != self.units_of("target"):
+            raise ValueError("a shared vocabulary needs the same units on both sides")
+        return self
+
+    def units_of(self, side: Literal["source", "target"]) -> str:
+        """The units asked for on one side."""
+        return (self.source_units if side == "source" else self.target_units) or self.units
 
 
 class UniformConfig(Config):
@@ -150,58 +185,13 @@ class CacheConfig(Config):
         return self.decay or (0.995 if self.window is None else 1.0)
 
 
-class WindowConfig(Config):
-    """A feed-forward net over the embeddings of the last few words (Bengio et al. 2003)."""
+class NetConfig(Config):
+    """What every net has: words as vectors, layers, an output head, and noise while it learns."""
 
-    family: Literal["window"] = "window"
-    window: int = Field(5, ge=1, le=1000)  # words of history
-    hidden: int = Field(256, ge=1)
-    layers: int = Field(1, ge=0)  # 0 with direct connections is the log-bilinear way
-    embedding: int | None = Field(None, ge=1)  # 128 if not given, or what the vectors have
-    activation: Literal["tanh", "sigmoid", "relu"] = "tanh"
-    skip: Skip = "none"
-    direct: bool = False  # the words also reach the output past the hidden layers
-    layer_norm: bool = False
-    tied: bool = False
-    projection: int | None = Field(None, ge=1)
-    head: Head = "full"
-    cutoffs: Integers = ()
-    tail_shrink: float | None = Field(None, ge=1)
-    vectors: str | None = None
-    tune_vectors: bool = True
-    dropout: float = Field(0.0, ge=0, lt=1)
-    dropout_input: float | None = Field(None, ge=0, lt=1)
-    dropout_layers: float | None = Field(None, ge=0, lt=1)
-    dropout_output: float | None = Field(None, ge=0, lt=1)
-    dropout_embedding: float = Field(0.0, ge=0, lt=1)
-    dropout_tail: float = Field(0.0, ge=0, lt=1)
-
-    def rate(self, place: Literal["input", "layers", "output"]) -> float:
-        """How much is dropped there."""
-        own: float | None = getattr(self, f"dropout_{place}")
-        return self.dropout if own is None else own
-
-    @model_validator(mode="after")
-    def _all_apply(self) -> Self:
-        _check_net(self)
-        if self.layers == 0 and not self.direct:
-            raise ValueError("layers=0 needs direct=true, or nothing leads from the words to the output")
-        return self
-
-
-class RecurrentConfig(Config):
-    """A net that keeps a hidden state: `rnn` (Elman 1990), `gru` (Cho et al. 2014), `lstm` (Gers et al. 2000)."""
-
-    family: Literal["rnn", "gru", "lstm"] = "lstm"
-    hidden: int = Field(512, ge=1)
-    layers: int = Field(1, ge=1)
+    family: str
+    hidden: int
+    layers: int
     embedding: int | None = Field(None, ge=1)  # hidden if not given, or what the vectors have
-    activation: Literal["tanh", "sigmoid", "relu"] | None = None  # rnn only; tanh if not given
-    recurrence: Literal["plain", "additive", "gated"] | None = None  # rnn only; plain if not given
-    forget_bias: float | None = None  # lstm only; 1 if not given
-    initial_state: Literal["zero", "learned"] = "zero"
-    skip: Skip = "none"
-    layer_norm: bool = False  # of what each layer and the output read
     tied: bool = False  # output and input words share their vectors; projected where the sizes differ
     projection: int | None = Field(None, ge=1)  # a narrower layer before the output
     head: Head = "full"
@@ -215,9 +205,6 @@ class RecurrentConfig(Config):
     dropout_output: float | None = Field(None, ge=0, lt=1)
     dropout_embedding: float = Field(0.0, ge=0, lt=1)  # of whole words, for a whole step
     dropout_tail: float = Field(0.0, ge=0, lt=1)  # adaptive only: inside the clusters of rarer words
-    weight_drop: float = Field(0.0, ge=0, lt=1)  # of recurrent weights (Merity et al. 2018)
-    activation_penalty: float = Field(0.0, ge=0)  # AR: large outputs
-    temporal_penalty: float = Field(0.0, ge=0)  # TAR: outputs that change quickly
 
     def rate(self, place: Literal["input", "layers", "output"]) -> float:
         """How much is dropped there."""
@@ -225,36 +212,78 @@ class RecurrentConfig(Config):
         return self.dropout if own is None else own
 
     @model_validator(mode="after")
+    def _words_and_head_apply(self) -> Self:
+        if self.vectors is None and not self.tune_vectors:
+            raise ValueError("tune_vectors=false needs vectors=FILE")
+        if self.head != "adaptive" and (self.cutoffs or self.tail_shrink or self.dropout_tail):
+            raise ValueError("cutoffs, tail_shrink and dropout_tail are for head=adaptive")
+        if any(low >= high for low, high in zip((0, *self.cutoffs), self.cutoffs, strict=False)):
+            raise ValueError("cutoffs are ranks that rise, like 1000,4000")
+        if self.tied and self.tail_shrink not in (None, 1):
+            raise ValueError("tied words are as wide at the output as at the input: tail_shrink must be 1")
+        if self.tied and not self.tune_vectors:
+            raise ValueError("tied words would be frozen at the output too; leave out tied or tune_vectors=false")
+        if self.tied and self.projection is not None and self.embedding not in (None, self.projection):
+            raise ValueError(
+                f"tied: the projection ({self.projection}) must be as wide as the words ({self.embedding})"
+            )
+        return self
+
+
+class WindowConfig(NetConfig):
+    """A feed-forward net over the embeddings of the last few words (Bengio et al. 2003)."""
+
+    family: Literal["window"] = "window"
+    hidden: int = Field(256, ge=1)
+    layers: int = Field(1, ge=0)  # 0 with direct connections is the log-bilinear way
+    embedding: int | None = Field(None, ge=1)  # 128 if not given, or what the vectors have
+    window: int = Field(5, ge=1, le=1000)  # words of history
+    activation: Literal["tanh", "sigmoid", "relu"] = "tanh"
+    skip: Skip = "none"
+    direct: bool = False  # the words also reach the output past the hidden layers
+    layer_norm: bool = False
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        if self.layers == 0 and not self.direct:
+            raise ValueError("layers=0 needs direct=true, or nothing leads from the words to the output")
+        if self.layer_norm and self.layers == 0:
+            raise ValueError("layer_norm is for layers, and there are none")
+        _check_stack(self)
+        return self
+
+
+class RecurrentConfig(NetConfig):
+    """A net that keeps a hidden state: `rnn` (Elman 1990), `gru` (Cho et al. 2014), `lstm` (Gers et al. 2000)."""
+
+    family: Literal["rnn", "gru", "lstm"] = "lstm"
+    hidden: int = Field(512, ge=1)
+    layers: int = Field(1, ge=1)
+    activation: Literal["tanh", "sigmoid", "relu"] | None = None  # rnn only; tanh if not given
+    recurrence: Literal["plain", "additive", "gated"] | None = None  # rnn only; plain if not given
+    forget_bias: float | None = None  # lstm only; 1 if not given
+    initial_state: Literal["zero", "learned"] = "zero"
+    skip: Skip = "none"
+    layer_norm: bool = False  # of what each layer and the output read
+    weight_drop: float = Field(0.0, ge=0, lt=1)  # of recurrent weights (Merity et al. 2018)
+    activation_penalty: float = Field(0.0, ge=0)  # AR: large outputs
+    temporal_penalty: float = Field(0.0, ge=0)  # TAR: outputs that change quickly
+
+    @model_validator(mode="after")
     def _all_apply(self) -> Self:
         for name, family in (("activation", "rnn"), ("recurrence", "rnn"), ("forget_bias", "lstm")):
             if getattr(self, name) is not None and self.family != family:
                 raise ValueError(f"{name} is for {family}, not for {self.family}")
-        _check_net(self)
+        _check_stack(self)
         return self
 
 
-def _check_net(config: WindowConfig | RecurrentConfig) -> None:
-    """Refuse what cannot apply."""
-    if config.layer_norm and config.layers == 0:
-        raise ValueError("layer_norm is for layers, and there are none")
+def _check_stack(config: WindowConfig | RecurrentConfig) -> None:
+    """Refuse what needs two layers where there are not two."""
     if config.skip != "none" and config.layers < 2:
         raise ValueError(f"skip={config.skip} joins layers, and there are not two")
     if config.dropout_layers and config.layers < 2:
         raise ValueError("dropout_layers is between layers, and there are not two")
-    if config.vectors is None and not config.tune_vectors:
-        raise ValueError("tune_vectors=false needs vectors=FILE")
-    if config.head != "adaptive" and (config.cutoffs or config.tail_shrink or config.dropout_tail):
-        raise ValueError("cutoffs, tail_shrink and dropout_tail are for head=adaptive")
-    if any(low >= high for low, high in zip((0, *config.cutoffs), config.cutoffs, strict=False)):
-        raise ValueError("cutoffs are ranks that rise, like 1000,4000")
-    if config.tied and config.tail_shrink not in (None, 1):
-        raise ValueError("tied words are as wide at the output as at the input: tail_shrink must be 1")
-    if config.tied and not config.tune_vectors:
-        raise ValueError("tied words would be frozen at the output too; leave out tied or tune_vectors=false")
-    if config.tied and config.projection is not None and config.embedding not in (None, config.projection):
-        raise ValueError(
-            f"tied: the projection ({config.projection}) must be as wide as the words ({config.embedding})"
-        )
 
 
 class MixtureConfig(Config):
@@ -329,6 +358,18 @@ class TrainConfig(Config):
         if self.epochs is not None and self.steps is not None:
             raise ValueError("give epochs or steps, not both")
         return self
+
+
+class TaskSettings(NamedTuple):
+    """The records of a task that is not language modelling."""
+
+    data: type[Config]
+    model: type[Config]
+
+
+def tasks() -> dict[str, TaskSettings]:
+    """The name of every task besides `lm`, and its records."""
+    return {}
 
 
 def families() -> dict[str, type[Config]]:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import Linear
 
-from elman.config import RecurrentConfig, WindowConfig
+from elman.config import NetConfig, WindowConfig
 from elman.errors import DataError, UsageError
 from elman.lm import Array, map_state, num_rows, select
 from elman.models.trainable import Loss, StreamNet
@@ -29,7 +29,7 @@ from elman.nets.stack import Stack
 from elman.text.vocabulary import EOS_ID
 
 Carried = tuple[Tensor, ...]  # batch on axis 0 of each
-C = TypeVar("C", WindowConfig, RecurrentConfig)
+C = TypeVar("C", bound=NetConfig)
 
 # Tokens of all rows together that `score` reads at once: enough for the matrix products, little enough to hold.
 SCORE_TOKENS = 4096
@@ -261,7 +261,7 @@ class _Block(NamedTuple):
     log_probs: Tensor  # (T, B)
 
 
-def _embedding_width(config: WindowConfig | RecurrentConfig, vectors: Array | None) -> int:
+def _embedding_width(config: NetConfig, vectors: Array | None) -> int:
     if vectors is None:
         default = 128 if isinstance(config, WindowConfig) else config.hidden
         return config.embedding or (config.projection if config.tied else None) or default

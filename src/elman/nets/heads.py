@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from elman.config import RecurrentConfig, WindowConfig
+from elman.config import NetConfig
 from elman.lm import Array
 from elman.nets.adaptive_head import AdaptiveHead
 from elman.nets.cutoffs import choose_cutoffs
@@ -15,7 +15,7 @@ from elman.nets.head import Head
 
 
 def build_head(
-    config: WindowConfig | RecurrentConfig,
+    config: NetConfig,
     features: int,
     vocab_size: int,
     *,
