@@ -51,7 +51,7 @@ def test_save_then_load_is_exact(
     options: dict[str, Any] = {"model": family, "settings": settings, "units": "space", "reset_lines": reset_lines}
     kept = elman.train("lm", corpus, **options)
     with store.reserve(tmp_path / "m", overwrite=False):
-        store.save(tmp_path / "m", kept.record, tokenizer=kept.tokenizer, lm=kept.lm)
+        store.save(tmp_path / "m", kept.record, tensors=kept.lm.tensors(), contents=kept.tokenizer.files())
     loaded = elman.load(tmp_path / "m")
     ids = np.array([loaded.tokenizer.encode("the cat sat on a log")], dtype=np.int64)
     lengths = np.array([ids.shape[1]])

@@ -1,7 +1,7 @@
 """The text level: models that take and give text. What the command line does, Python can do with these."""
 
-from elman.api.make import import_arpa, mix, train
-from elman.api.model import Model, Score, load
-from elman.api.nets import resume
+from elman.api.make import import_arpa, load, load_language_model, mix, resume, train
+from elman.api.model import Model, Score
+from elman.api.tasks import TaskModel
 
-__all__ = ["Model", "Score", "import_arpa", "load", "mix", "resume", "train"]
+__all__ = ["Model", "Score", "TaskModel", "import_arpa", "load", "load_language_model", "mix", "resume", "train"]

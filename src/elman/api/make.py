@@ -12,17 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from elman import build, config, store
-from elman.api.model import Model, load, sources_of
-from elman.api.nets import NetConfig, train_net
+from elman.api import runs
+from elman.api.model import Model, load_lm, sources_of
+from elman.api.nets import resume_net, train_net
+from elman.api.tasks import Request, TaskModel, load_task, resume_task, train_task
 from elman.config import (
     CacheConfig,
     DataConfig,
     KneserNeyConfig,
     MixtureConfig,
     ModelConfig,
+    NetConfig,
+    NeuralCacheConfig,
     TrainConfig,
 )
 from elman.counts.cache import CacheModel
+from elman.counts.neural_cache import NeuralCache
 from elman.counts.scratch import Scratch
 from elman.errors import DataError, UsageError
 from elman.text.corpus import Corpus, learn, read_corpus
@@ -35,7 +40,7 @@ from elman.train.progress import Progress
 Report = Callable[[str], None]
 NO_VALID = "none"
 DEFAULT_FAMILY = "mkn"
-NOT_FROM_TEXT = ("cache", "mixture")
+NOT_FROM_TEXT = ("cache", "neural-cache", "mixture")
 EVALUATION_TOKENS = 1 << 16
 
 
@@ -65,7 +70,7 @@ def train(
     command: str | None = None,
     report: Report = _silent,
     on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> Model:
+) -> Model | TaskModel:
     """Train a model on text and save it in the directory `out` (None: only give it back).
 
     Without `valid` the last part of the data is held out; `valid="none"` trains on all of it. `settings` are what
@@ -75,7 +80,11 @@ def train(
     """
     begin = time.perf_counter()
     if task != "lm":
-        raise UsageError(f"there is no task {task!r}", hint="tasks: lm")
+        return _train_task(
+            task, data, out=out, model=model, valid=valid, units=units, reset_lines=reset_lines, budget=budget,
+            started=started, memory=memory, settings=settings, recipe=recipe, init=init, seed=seed, threads=threads,
+            device=device, overwrite=overwrite, command=command, report=report, on_progress=on_progress,
+        )  # fmt: skip
     base = None if init is None else _base(init, model=model, units=units, settings=settings)
     if base is not None:
         model, units = base.record.model.family, base.record.data.units
@@ -142,6 +151,98 @@ def train(
         return _saved(made, out)
 
 
+def _train_task(
+    task: str,
+    data: str | Path | Sources,
+    *,
+    out: str | Path | None,
+    model: str | None,
+    valid: str | Path | Sources | None,
+    units: str | None,
+    reset_lines: bool | None,
+    budget: str | float | None,
+    started: float | None,
+    memory: str | int | None,
+    settings: Mapping[str, Any] | None,
+    recipe: str | Path | None,
+    init: str | Path | None,
+    seed: int,
+    threads: int | None,
+    device: str | None,
+    overwrite: bool,
+    command: str | None,
+    report: Report,
+    on_progress: Callable[[Progress], None],
+) -> TaskModel:
+    for flag, value in (("--memory", memory), ("--init", init), ("--reset-lines", reset_lines)):
+        if value is not None:
+            raise UsageError(f"{flag} does not apply to {task}", hint="leave it out")
+    limit = None if budget is None else parse_duration(budget)
+    given = merge_settings({("data", "units"): units, ("model", "family"): model}, settings=settings, recipe=recipe)
+    config.make(TrainConfig, given["train"], section="train")
+    request = Request(
+        sources_of(data),
+        None if valid is None or valid == NO_VALID else sources_of(valid),
+        valid is None,
+        given,
+        seed,
+        command,
+        report,
+    )
+    with _reserved(out, overwrite=overwrite):
+        return train_task(
+            task,
+            request,
+            out=None if out is None else Path(out),
+            budget=None if limit is None else Budget(limit, time.monotonic() if started is None else started),
+            threads=threads,
+            device=device,
+            on_progress=on_progress,
+        )
+
+
+def load(directory: str | Path, *, verify: bool = True) -> Model | TaskModel:
+    """The model in a directory. Its files are checked for damage first; `verify=False` skips that."""
+    directory = Path(directory)
+    return (
+        load_lm(directory, verify=verify) if store.task_of(directory) == "lm" else load_task(directory, verify=verify)
+    )
+
+
+def load_language_model(directory: str | Path, *, verify: bool = True) -> Model:
+    """The language model in a directory; an error if the model there is for another task."""
+    made = load(directory, verify=verify)
+    if not isinstance(made, Model):
+        raise UsageError(f"{directory} holds a model for {made.record.task}, not a language model")
+    return made
+
+
+def resume(
+    directory: str | Path,
+    *,
+    started: float | None = None,
+    device: str | None = None,
+    report: Report = _silent,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Model | TaskModel:
+    """Go on with a run that was stopped; a finished one is just loaded. `started`: when this process began."""
+    directory, now = Path(directory), time.monotonic()
+    folder = runs.find(directory)
+    if folder is None:
+        return load(directory)
+    with store.reserve_run(directory):
+        is_lm = runs.read_json(folder).get("record", {}).get("task") == "lm"
+        go_on = resume_net if is_lm else resume_task
+        return go_on(
+            directory,
+            folder,
+            started=now if started is None else started,
+            device=device,
+            report=report,
+            on_progress=on_progress,
+        )
+
+
 def mix(
     members: Sequence[str | Path],
     *,
@@ -155,8 +256,10 @@ def mix(
 ) -> Model:
     """Mix models linearly, the weights tuned by EM on the text `valid`.
 
-    A member is a directory, or `cache`: what was just read, forgotten at the pace that helps most. `cache:decay=0.998`
-    and `cache:window=200` say how it forgets.
+    A member is a directory, or `cache`: what was just read, forgotten at the pace that helps most (`cache:decay=0.998`
+    and `cache:window=200` say how it forgets); or `neural-cache`: what was read after a history that the first net
+    among the members finds like this one (`neural-cache:window=2000,theta=0.3,decay=1,net=0`; theta and decay
+    are tuned where they are not given).
     """
     from elman.mixture import fit_mixture
 
@@ -165,7 +268,9 @@ def mix(
     _refuse(sections, ("data", "train"), "a mixture")
     has_cache = "cache" in map(str, members)
     with _reserved(out, overwrite=overwrite):
-        parts = [_cache(str(member)) or load(member) for member in members if str(member) != "cache"]
+        neural_caches = [found for member in members if (found := _neural_cache(str(member))) is not None]
+        others = [member for member in map(str, members) if member != "cache" and _neural_cache(member) is None]
+        parts = [_cache(member) or load_language_model(member) for member in others]
         models = [part for part in parts if isinstance(part, Model)]
         _check_alike(models)
         first = models[0]
@@ -179,16 +284,20 @@ def mix(
             for part in parts
         ]
         notes = _Notes(report)
-        if reset_lines and (has_cache or len(models) < len(parts)):
+        if reset_lines and (has_cache or neural_caches or len(models) < len(parts)):
             notes("each line is read alone, so the cache forgets with every line; members of a stream let it remember")
         corpus = read_corpus(sources_of(valid), first.tokenizer, first.record.data)
         lm = fit_mixture(
-            lms, corpus.ids, reset_lines=reset_lines, cache=has_cache, bucketed=mixture.bucketed, report=notes
+            lms,
+            corpus.ids,
+            reset_lines=reset_lines,
+            cache=has_cache,
+            neural_caches=neural_caches,
+            bucketed=mixture.bucketed,
+            report=notes,
         )
-        if has_cache:
-            cache = lm.members[-1]
-            assert isinstance(cache, CacheModel)
-            mixture = mixture.model_copy(update={"members": (*mixture.members, cache.config)})
+        tuned = [member.config for member in lm.members[len(lms) :] if isinstance(member, CacheModel | NeuralCache)]
+        mixture = mixture.model_copy(update={"members": (*mixture.members, *tuned)})
         changes = {"model": mixture, "seed": seed, "command": command, "notes": tuple(notes.said)}
         made = Model(first.record.model_copy(update=changes), first.tokenizer, lm)
         return _saved(_finished(made, corpus, begin), out)
@@ -232,13 +341,8 @@ def plan(
 
     The last is what was given, by section: a net's own settings are completed later, when its time is known.
     """
-    given = _sections(settings or {})
     flags = {("data", "units"): units, ("data", "reset_lines"): reset_lines, ("model", "family"): model}
-    for (section, key), value in flags.items():
-        if value is not None and given[section].setdefault(key, value) != value:
-            raise UsageError(f"{section}.{key} is given twice: {value} and {given[section][key]}")
-    base = config.parse_settings([], Path(recipe)) if recipe is not None else {}
-    merged = {section: {**base.get(section, {}), **values} for section, values in given.items()}
+    merged = merge_settings(flags, settings=settings, recipe=recipe)
     family = merged["model"].setdefault("family", DEFAULT_FAMILY)
     records = config.families()
     if family not in records:
@@ -257,9 +361,21 @@ def plan(
     )
 
 
+def merge_settings(
+    flags: Mapping[tuple[str, str], Any], *, settings: Mapping[str, Any] | None, recipe: str | Path | None
+) -> dict[str, dict[str, Any]]:
+    """By section, from the recipe, --set and flags; what is said twice must be the same."""
+    given = _sections(settings or {})
+    for (section, key), value in flags.items():
+        if value is not None and given[section].setdefault(key, value) != value:
+            raise UsageError(f"{section}.{key} is given twice: {value} and {given[section][key]}")
+    base = config.parse_settings([], Path(recipe)) if recipe is not None else {}
+    return {section: {**base.get(section, {}), **values} for section, values in given.items()}
+
+
 def _base(init: str | Path, *, model: str | None, units: str | None, settings: Mapping[str, Any] | None) -> Model:
     """The net to go on from; what it has settled cannot be set again."""
-    base = load(init)
+    base = load_language_model(init)
     if not isinstance(base.record.model, NetConfig):
         raise UsageError(f"{init} holds a {base.record.model.family}, which counts: there is nothing to go on from")
     if model is not None and model != base.record.model.family:
@@ -290,12 +406,26 @@ def _refuse(sections: Mapping[str, Mapping[str, Any]], names: Sequence[str], wha
 
 
 def _cache(member: str) -> CacheConfig | None:
+    options = _options(member, "cache")
+    cache: CacheConfig | None = None if options is None else config.make(CacheConfig, options, section="cache")
+    return cache
+
+
+def _neural_cache(member: str) -> NeuralCacheConfig | None:
+    options = _options(member, "neural-cache")
+    cache: NeuralCacheConfig | None = (
+        None if options is None else config.make(NeuralCacheConfig, options, section="neural-cache")
+    )
+    return cache
+
+
+def _options(member: str, kind: str) -> dict[str, str] | None:
+    """What is set by `kind:key=value,key=value`; None for another kind of member."""
     name, _, options = member.partition(":")
-    if name != "cache":
+    if name != kind:
         return None
     pairs = [option.partition("=") for option in options.split(",") if option]
-    cache: CacheConfig = config.make(CacheConfig, {key: value for key, _, value in pairs}, section="cache")
-    return cache
+    return {key: value for key, _, value in pairs}
 
 
 def _check_alike(models: Sequence[Model]) -> None:
@@ -347,8 +477,8 @@ def _saved(made: Model, out: str | Path | None) -> Model:
     """The same model, saved and read back from its files, where there is a place for it."""
     if out is None:
         return made
-    store.save(Path(out), made.record, tokenizer=made.tokenizer, lm=made.lm)
-    return load(out, verify=False)
+    store.save(Path(out), made.record, tensors=made.lm.tensors(), contents=made.tokenizer.files())
+    return load_lm(out, verify=False)
 
 
 def _source(corpus: Corpus) -> store.Source:

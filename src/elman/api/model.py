@@ -207,7 +207,7 @@ class Model:
     def save(self, directory: str | Path, *, overwrite: bool = False) -> None:
         """Write the model into a directory, all of it or nothing."""
         with store.reserve(Path(directory), overwrite=overwrite):
-            store.save(Path(directory), self.record, tokenizer=self.tokenizer, lm=self.lm)
+            store.save(Path(directory), self.record, tensors=self.lm.tensors(), contents=self.tokenizer.files())
 
     def export(self, path: str | Path, *, format: str = "arpa") -> None:  # noqa: A002
         """Write the model in a format that other tools read."""
@@ -270,8 +270,8 @@ class _Prompt:
     has_space: bool  # it ended in one, which the next word brings
 
 
-def load(directory: str | Path, *, verify: bool = True) -> Model:
-    """The model in a directory. Its files are checked for damage first; `verify=False` skips that."""
+def load_lm(directory: str | Path, *, verify: bool = True) -> Model:
+    """The language model in a directory."""
     saved = store.load(Path(directory), verify=verify)
     num_bytes = sum(entry.size for entry in saved.manifest.files.values())
     return Model(saved.record, saved.tokenizer, saved.lm, Path(directory), num_bytes)

@@ -1,50 +1,32 @@
-"""Train nets: like counting, but over minutes, so a run is sized to its time, told about, and can be gone on with.
-
-A run lives in `DIR/checkpoints` until it is over: what was asked for (run.json), the tokenizer, the text as ids
-(memory-mapped, so memory does not grow with the corpus), and the trainer's own checkpoints. Then the model is saved in DIR.
-"""
+"""Train language models that are nets: like counting, but over minutes, so a run is sized to its time and told about."""
 
 from __future__ import annotations
 
-import json
-import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from pydantic import ValidationError
+from typing import Any
 
 from elman import build, config, files, store
-from elman.api.model import Model, load
-from elman.config import Config, RecurrentConfig, TrainConfig, WindowConfig
-from elman.errors import DataError, UsageError
+from elman.api import runs
+from elman.api.model import Model, load_lm
+from elman.api.runs import OnProgress, Report
+from elman.config import NetConfig, TrainConfig
 from elman.evaluate import Evaluation
 from elman.lm import Array
 from elman.text.corpus import Corpus
 from elman.text.tokenizer import Tokenizer
-from elman.train.budget import Budget, format_duration
+from elman.train.budget import Budget
 from elman.train.plan import plan
-from elman.train.progress import Outcome, Progress
+from elman.train.progress import Outcome
 from elman.train.threads import advise_on_load, choose_threads, prepare_environment
 
-if TYPE_CHECKING:
-    from elman.train.trainer import Trainer
 
-NetConfig = WindowConfig | RecurrentConfig
-Report = Callable[[str], None]
-OnProgress = Callable[[Progress], None]
-RUN = "run.json"
-IDS = "ids.safetensors"
-DEFAULT_SECONDS = 1800.0  # the time a net is sized for where there is no budget
-
-
-class RunRecord(Config):
-    """What was asked for, so that `resume` needs nothing else."""
+class RunRecord(runs.AnyRun):
+    """A run over a text."""
 
     record: store.Record
-    train: TrainConfig
-    budget_seconds: float | None
     valid_bytes: int
     valid_lines: int
     valid_unknown_tokens: int
@@ -79,7 +61,7 @@ def train_net(
         family=record.model.family,
         num_tokens=len(corpus.ids),
         vocab_size=tokenizer.vocab_size,
-        seconds=0.9 * (max(1.0, budget.deadline - time.monotonic()) if budget else DEFAULT_SECONDS),
+        seconds=0.9 * (max(1.0, budget.deadline - time.monotonic()) if budget else runs.DEFAULT_SECONDS),
         flops_per_second=measure_peak(repeats=40),  # half a second: others' work on the machine comes and goes
         model=init.record.model.model_dump(exclude_defaults=True) if init else model_settings,
         train=train_settings,
@@ -104,45 +86,37 @@ def train_net(
         valid_unknown_tokens=heldout.unknown_tokens if heldout else 0,
     )
     if out is not None:
-        _keep(out, run, tokenizer, corpus, heldout)
+        ids = {"train": corpus.ids} | ({"valid": heldout.ids} if heldout else {})
+        runs.keep(out, run, contents=tokenizer.files(), tensors=ids)
     return _go(
         run, lm, tokenizer, corpus.ids, heldout.ids if heldout else None,
         budget=budget, out=out, resume=False, device=device, report=report, on_progress=on_progress,
     )  # fmt: skip
 
 
-def resume(
-    directory: str | Path,
+def resume_net(
+    directory: Path,
+    folder: Path,
     *,
-    started: float | None = None,
-    device: str | None = None,
-    report: Report = lambda sentence: None,
-    on_progress: OnProgress = lambda progress: None,
+    started: float,
+    device: str | None,
+    report: Report,
+    on_progress: OnProgress,
 ) -> Model:
-    """Go on with a run that was stopped; a finished one is just loaded. `started`: when this process began."""
-    directory, now = Path(directory), time.monotonic()
-    folder = directory / files.RUN_FOLDER
-    if not (folder / RUN).is_file():
-        if files.holds_model(directory):
-            return load(directory)
-        raise UsageError(f"there is no run to go on with in {directory}", hint="elman train begins one")
+    """Go on with the run in a folder."""
     prepare_environment()
     import torch
 
-    with store.reserve_run(directory):
-        try:
-            run = RunRecord.model_validate(json.loads((folder / RUN).read_bytes()))
-        except (ValidationError, ValueError) as error:
-            raise DataError(f"{folder / RUN} is damaged: {str(error).splitlines()[0]}") from None
-        tokenizer = Tokenizer.from_files(lambda name: (folder / name).read_bytes())
-        tensors = files.read_tensors(folder / IDS)
-        budget = None if run.budget_seconds is None else Budget(run.budget_seconds, now if started is None else started)
-        torch.set_num_threads(run.record.threads or choose_threads().count)
-        lm = _new(run.record.model, tensors["train"], tokenizer, run.record, lambda sentence: None)  # type: ignore[arg-type]
-        return _go(
-            run, lm, tokenizer, tensors["train"], tensors.get("valid"),
-            budget=budget, out=directory, resume=True, device=device, report=report, on_progress=on_progress,
-        )  # fmt: skip
+    run = runs.read(folder, RunRecord)
+    tokenizer = Tokenizer.from_files(lambda name: (folder / name).read_bytes())
+    tensors = files.read_tensors(folder / runs.IDS)
+    torch.set_num_threads(run.record.threads or choose_threads().count)
+    lm = _new(run.record.model, tensors["train"], tokenizer, run.record, lambda sentence: None)  # type: ignore[arg-type]
+    return _go(
+        run, lm, tokenizer, tensors["train"], tensors.get("valid"),
+        budget=None if run.budget_seconds is None else Budget(run.budget_seconds, started),
+        out=directory, resume=True, device=device, report=report, on_progress=on_progress,
+    )  # fmt: skip
 
 
 def _new(
@@ -169,18 +143,6 @@ def _new(
     )
 
 
-def _keep(out: Path, run: RunRecord, tokenizer: Tokenizer, corpus: Corpus, heldout: Corpus | None) -> None:
-    """Write down what was asked for, so that a kill from here on loses nothing but time."""
-    folder = out / files.RUN_FOLDER
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    ids = {"train": corpus.ids} | ({"valid": heldout.ids} if heldout else {})
-    files.write_tensors(folder / IDS, ids)
-    for name, content in tokenizer.files().items():
-        files.write_bytes(folder / name, content)
-    files.write_bytes(folder / RUN, run.model_dump_json(indent=1).encode())  # last: it says that the rest is there
-
-
 def _go(
     run: RunRecord,
     lm: build.Saveable,
@@ -198,7 +160,7 @@ def _go(
     from elman.train.streams import stream_trainer
 
     if device is not None:
-        lm.to(_device(device))  # type: ignore[attr-defined]
+        lm.to(runs.device(device))  # type: ignore[attr-defined]
     trainer = stream_trainer(
         lm,  # type: ignore[arg-type]
         ids,
@@ -211,65 +173,22 @@ def _go(
         budget=budget,
     )
     notes = list(run.record.notes)
-    for progress in trainer.run():
-        for sentence in progress.notes:
-            notes.append(sentence)
-            report(sentence)
-        on_progress(progress)
-    assert trainer.outcome is not None
-    made = Model(_told(run, trainer, notes, tokenizer), tokenizer, lm)
-    report(_summary(trainer.outcome))
+    outcome = runs.follow(trainer, notes=notes, report=report, on_progress=on_progress)
+    made = Model(run.record, tokenizer, lm)
+    changes = runs.told(trainer, outcome, notes) | {"valid": _numbers(run, made, outcome)}
+    made = replace(made, record=run.record.model_copy(update=changes))
     if out is None:
         return made
-    store.save(out, made.record, tokenizer=tokenizer, lm=lm, metrics=_journal(out))
-    shutil.rmtree(out / files.RUN_FOLDER, ignore_errors=True)  # from here on it is a model, not a run
-    return load(out, verify=False)
+    runs.save(out, made.record, tensors=lm.tensors(), contents=tokenizer.files())
+    return load_lm(out, verify=False)
 
 
-def _device(name: str) -> Any:
-    import torch
-
-    try:
-        return torch.device(name)
-    except RuntimeError:
-        raise UsageError(f"there is no device {name!r}", hint="cpu, or cuda where there is one") from None
-
-
-def _told(run: RunRecord, trainer: Trainer, notes: list[str], tokenizer: Tokenizer) -> store.Record:
-    """The record with how the run went, and its numbers on the held-out text."""
-    outcome = trainer.outcome
-    assert outcome is not None
-    changes: dict[str, Any] = {
-        "seconds": round(outcome.seconds, 3),
-        "notes": tuple(notes),
-        "train": trainer.config,
-        "outcome": {
-            "steps": outcome.steps,
-            "tokens": outcome.tokens,
-            "epochs": round(outcome.epochs, 3),
-            "why": outcome.why,
-        },
-    }
-    if outcome.tally is not None:
-        tally = outcome.tally
-        if outcome.is_whole:
-            from dataclasses import replace
-
-            tally = replace(
-                tally, bytes=run.valid_bytes, lines=run.valid_lines, unknown_tokens=run.valid_unknown_tokens
-            )
-        signature = Model(run.record, tokenizer, trainer.model).signature(reset_lines=run.record.data.reset_lines)  # type: ignore[arg-type]
-        changes["valid"] = Evaluation(tally, None, signature).as_json() | {"seed": run.record.seed}
-    return run.record.model_copy(update=changes)
-
-
-def _summary(outcome: Outcome) -> str:
-    return (
-        f"{outcome.steps:,} steps, {outcome.tokens:,} tokens, {outcome.epochs:.1f} passes in "
-        f"{format_duration(outcome.seconds)}: {outcome.why}"
-    )
-
-
-def _journal(out: Path) -> list[dict[str, Any]]:
-    path = out / store.METRICS
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+def _numbers(run: RunRecord, made: Model, outcome: Outcome) -> dict[str, Any] | None:
+    """Of the held-out text, by the keys of `evaluate`."""
+    tally = outcome.tally
+    if tally is None:
+        return None
+    if outcome.is_whole:
+        tally = replace(tally, bytes=run.valid_bytes, lines=run.valid_lines, unknown_tokens=run.valid_unknown_tokens)
+    signature = made.signature(reset_lines=run.record.data.reset_lines)
+    return Evaluation(tally, None, signature).as_json() | {"seed": run.record.seed}

@@ -93,9 +93,9 @@ def demo(
 
 
 def _train(name: str, texts: dict[str, Path], out: Path, seed: int) -> Model:
-    from elman.api import train
+    from elman.api import Model, train
 
-    return train(
+    made = train(
         "lm",
         texts["train"],
         valid=texts["valid"],
@@ -106,6 +106,8 @@ def _train(name: str, texts: dict[str, Path], out: Path, seed: int) -> Model:
         seed=seed,
         overwrite=True,
     )
+    assert isinstance(made, Model)
+    return made
 
 
 def _mix(members: tuple[str, ...], texts: dict[str, Path], out: Path, seed: int) -> Model:

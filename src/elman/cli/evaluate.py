@@ -8,6 +8,7 @@ import typer
 
 from elman.cli import terminal
 from elman.cli.options import Json, ModelDirectory, NoVerify, Seed
+from elman.errors import UsageError
 
 
 def evaluate(
@@ -20,20 +21,28 @@ def evaluate(
             "--reset-lines/--stream", help="Read each line alone, or all as one stream. [default: as trained]"
         ),
     ] = None,
+    beam: Annotated[int | None, typer.Option(min=1, metavar="N", help="seq2seq: a beam so wide.")] = None,
     seed: Seed = 1,
     no_verify: NoVerify = False,
 ) -> None:
     """Score a text: perplexity, bits per byte, and the signature that says what was counted."""
-    from elman.api import load
+    from elman.api import Model, load
 
     model = load(directory, verify=not no_verify)
+    if isinstance(model, Model) and beam is not None:
+        raise UsageError("--beam does not apply to a language model", hint="leave it out")
+    if not isinstance(model, Model) and reset_lines is not None:
+        raise UsageError(f"--reset-lines and --stream do not apply to {model.record.task}", hint="leave them out")
     with terminal.status("scoring"):
-        found = model.evaluate(data, reset_lines=reset_lines, seed=seed)
+        if isinstance(model, Model):
+            found = model.evaluate(data, reset_lines=reset_lines, seed=seed)
+        else:
+            found = model.evaluate(data, beam=beam, seed=seed)
     if json:
         terminal.print_json(found)
     else:
         terminal.print_record(found)
-    if found["impossible_tokens"]:
+    if found.get("impossible_tokens"):
         terminal.say(
             f"the perplexity is infinite: {found['impossible_tokens']:,} tokens have probability zero "
             "(a smoothed model has none such)"

@@ -20,9 +20,9 @@ def export(
     no_verify: NoVerify = False,
 ) -> None:
     """Write a model in a format that other tools read."""
-    from elman.api import load
+    from elman.api import load_language_model
 
-    model = load(directory, verify=not no_verify)
+    model = load_language_model(directory, verify=not no_verify)
     with terminal.status(f"writing {out}"):
         model.export(out, format=kind)
     terminal.say(f"wrote {out} ({terminal.size(out.stat().st_size)})")

@@ -44,10 +44,10 @@ def generate(
     no_verify: NoVerify = False,
 ) -> None:
     """Write text that continues a prompt."""
-    from elman.api import load
+    from elman.api import load_language_model
 
     stop, forbid = stop or [], forbid or []
-    model = load(directory, verify=not no_verify)
+    model = load_language_model(directory, verify=not no_verify)
     if beam is not None:
         given = {
             "--temperature": temperature,

@@ -15,7 +15,10 @@ def mix(
         list[str],
         typer.Argument(
             metavar="DIR",
-            help="Model directories; 'cache' is what was just read (cache:decay=0.998, cache:window=200).",
+            help=(
+                "Model directories; 'cache' is what was just read (cache:decay=0.998, cache:window=200), "
+                "'neural-cache' what was read after like histories (neural-cache:window=2000,theta=0.3,decay=1)."
+            ),
             show_default=False,
         ),
     ],

@@ -18,9 +18,9 @@ def next_symbols(
     no_verify: NoVerify = False,
 ) -> None:
     """Show the likeliest next symbols and their probabilities."""
-    from elman.api import load
+    from elman.api import load_language_model
 
-    model = load(directory, verify=not no_verify)
+    model = load_language_model(directory, verify=not no_verify)
     found = model.next(prompt, k=k)
     if json:
         rows = [{"token": token, "probability": probability} for token, probability in found]

@@ -29,9 +29,9 @@ def score(
     """Score each line alone: nats, tokens and perplexity, tab-separated, a line for a line."""
     if file is None and sys.stdin.isatty():
         terminal.show_help(context)
-    from elman.api import load
+    from elman.api import load_language_model
 
-    model = load(directory, verify=not no_verify)
+    model = load_language_model(directory, verify=not no_verify)
     for scores in model.score_lines("-" if file is None else file, per_token=per_token):
         for found in scores:
             if json:

@@ -15,7 +15,7 @@ import typer
 from elman.errors import UsageError
 
 if TYPE_CHECKING:
-    from elman.api import Model
+    from elman.api import Model, TaskModel
     from elman.train.progress import Progress
 
 LINE_SECONDS = 10.0  # between two lines of progress where there is no terminal
@@ -192,12 +192,14 @@ def show_help(context: typer.Context) -> NoReturn:
     raise UsageError("nothing to read: stdin is the terminal", hint="give a file, or - to type")
 
 
-def print_made(model: Model, *, json: bool) -> None:
+def print_made(model: Model | TaskModel, *, json: bool) -> None:
     """What was made: its numbers, and where it is."""
     found = model.info()
     if json:
         print_json(found)
         return
-    rows = {key: found[key] for key in ("model", "units", "vocab_size", "bytes", "seconds", "seed")}
-    print_record({**rows, **(found["valid"] or {}), "signature": found["signature"]})
+    keys = ("task", "model", "units", "vocab_size", "bytes", "seconds", "seed")
+    rows = {key: found[key] for key in keys if key in found and found[key] != "lm"}
+    signature = {key: found[key] for key in ("signature",) if key in found}
+    print_record({**rows, **(found["valid"] or {}), **signature})
     say(f"saved in {found['directory']}")
