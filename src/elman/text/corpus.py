@@ -101,7 +101,7 @@ def read_blocks(sources: Sources, tokenizer: Tokenizer, data: DataConfig) -> Ite
 def read_corpus(sources: Sources, tokenizer: Tokenizer, data: DataConfig, *, directory: Path | None = None) -> Corpus:
     """A whole text as ids; they go to a file in `directory` if they are many."""
     text = _read(_reader(sources, tokenizer.units, data), tokenizer, directory)
-    return _corpus(text.ids.finish(), text.line_bytes)
+    return corpus_of(text.ids.finish(), text.line_bytes)
 
 
 def learn(
@@ -131,12 +131,12 @@ def learn(
     table = None
     if tokenizer is None:
         counts = text.count(num_tokens, len(recipe.tokens))
-        chosen = _choose_symbols(counts, units, data)
+        chosen = choose_symbols(counts, units, min_count=data.min_count, max_words=data.max_words)
         tokenizer = Tokenizer(replace(recipe, tokens=[UNK, EOS, *(recipe.tokens[i] for i in chosen)]))
         table = _new_ids(chosen, len(recipe.tokens))
     ids = text.ids.finish(table)
-    train = _corpus(ids[:num_tokens], text.line_bytes[:num_lines])
-    rest = _corpus(ids[num_tokens:], text.line_bytes[num_lines:]) if num_tokens < len(ids) else None
+    train = corpus_of(ids[:num_tokens], text.line_bytes[:num_lines])
+    rest = corpus_of(ids[num_tokens:], text.line_bytes[num_lines:]) if num_tokens < len(ids) else None
     notes += _describe(tokenizer, train, rest, heldout=heldout, num_dropped=reader.num_dropped)
     return Learned(tokenizer, train, rest, tuple(notes))
 
@@ -147,10 +147,11 @@ def _reader(sources: Sources, units: str, data: DataConfig) -> Reader:
 
 def _read(reader: Reader, tokenizer: Tokenizer, directory: Path | None) -> Gathered:
     blocks = _without_reserved(reader, reader.blocks(), tokenizer.units, tokenizer.separator)
-    return gather(blocks, tokenizer.encode_lines, _id_type(tokenizer.vocab_size), directory)
+    return gather(blocks, tokenizer.encode_lines, id_type(tokenizer.vocab_size), directory)
 
 
-def _id_type(vocab_size: int) -> type[np.unsignedinteger[Any]]:
+def id_type(vocab_size: int) -> type[np.unsignedinteger[Any]]:
+    """The narrowest numbers for so many symbols."""
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
@@ -212,28 +213,29 @@ def _number(
     return text, recipe
 
 
-def _choose_symbols(counts: Array, units: str, data: DataConfig) -> Array:
+def choose_symbols(counts: Array, units: str, *, min_count: int, max_words: int) -> Array:
     """The numbers of the symbols to know, the most frequent first."""
     if units == "byte" or units.startswith("bpe:"):
         return by_frequency(counts)
     if units == "char":
         return choose_words(counts, min_count=1, max_words=len(counts))
-    chosen = choose_words(counts, min_count=data.min_count, max_words=data.max_words)
+    chosen = choose_words(counts, min_count=min_count, max_words=max_words)
     if not len(chosen):
-        what = f"the vocabulary is empty: no word is in the training text {data.min_count} times"
+        what = f"the vocabulary is empty: no word is in the training text {min_count} times"
         raise DataError(what, hint="--set data.min_count=1 keeps every word")
     return chosen
 
 
 def _new_ids(chosen: Array, num_symbols: int) -> Array:
     """The id of every symbol; UNK_ID for those not chosen."""
-    table = np.full(num_symbols, UNK_ID, dtype=_id_type(len(chosen) + 2))
+    table = np.full(num_symbols, UNK_ID, dtype=id_type(len(chosen) + 2))
     table[EOS_ID] = EOS_ID
     table[chosen] = np.arange(2, len(chosen) + 2)
     return table
 
 
-def _corpus(ids: Array, line_bytes: Array) -> Corpus:
+def corpus_of(ids: Array, line_bytes: Array) -> Corpus:
+    """A text of these ids, its lines so long."""
     digest = hashlib.blake2b(ids.dtype.str.encode(), digest_size=8)
     unknown_tokens = 0
     for start in range(0, len(ids), CHUNK_ITEMS):

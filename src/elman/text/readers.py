@@ -58,10 +58,13 @@ class Fault:
 class Reader:
     """Reads sources by blocks or by lines; refuses bad lines, or drops and counts them."""
 
-    def __init__(self, sources: Sources, data: DataConfig, *, any_bytes: bool = False) -> None:
+    def __init__(
+        self, sources: Sources, data: DataConfig, *, any_bytes: bool = False, keep_records: bool = False
+    ) -> None:
         self._sources = [sources] if isinstance(sources, str | Path) else list(sources)
         self._data = data
         self._any_bytes = any_bytes  # they need be neither UTF-8 nor free of NUL
+        self._keeps_records = keep_records  # of JSONL, as they are
         self.num_dropped = 0
         self.has_token_records = False  # JSONL with `tokens` was among what was read
 
@@ -82,17 +85,18 @@ class Reader:
                 kept.append(line + b"\n")
                 numbers.append(lines.number(index))
             else:
-                self._drop(lines, index, fault)
+                self.drop(lines, index, fault)
         return Lines(b"".join(kept), lines.source, lines.first, numbers)
 
-    def _drop(self, lines: Lines, index: int, fault: Fault) -> None:
+    def drop(self, lines: Lines, index: int, fault: Fault) -> None:
+        """A bad line: counted if such are dropped, otherwise an error."""
         if not self._data.skip_bad:
             raise DataError(f"line {lines.number(index)} of {lines.source} {fault.what}", hint=fault.hint)
         self.num_dropped += 1
 
     def _read(self, cut: Callable[[IO[bytes], str], Iterator[tuple[bytes, int]]]) -> Iterator[Lines]:
         for source in find_files(self._sources):
-            has_records = source.removesuffix(".gz").endswith(".jsonl")
+            has_records = is_jsonl(source) and not self._keeps_records
             with _open(source) as file:
                 for data, first in cut(file, source):
                     lines = self._checked(self._without_marks(Lines(data, source, first)))
@@ -135,7 +139,7 @@ class Reader:
                     record, separator=self._data.separator, replaces=self._data.errors == "replace"
                 )
             except DataError as error:
-                self._drop(lines, index, Fault(error.what, f"{error.hint}; {SKIP_HINT}"))
+                self.drop(lines, index, Fault(error.what, f"{error.hint}; {SKIP_HINT}"))
                 continue
             self.has_token_records |= has_tokens
             texts.append(text + "\n")
@@ -147,6 +151,11 @@ def lines(sources: Sources, data: DataConfig) -> Iterator[str]:
     """Every line without its end, as soon as it is there."""
     for one in Reader(sources, data).lines():
         yield from (line.decode() for line in one.split())
+
+
+def is_jsonl(source: str) -> bool:
+    """Whether a file holds records, by its name."""
+    return source.removesuffix(".gz").endswith(".jsonl")
 
 
 def find_files(sources: Sources) -> list[str]:
