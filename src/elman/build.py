@@ -11,16 +11,20 @@ from elman.config import (
     Config,
     KneserNeyConfig,
     MixtureConfig,
+    NeuralCacheConfig,
     NgramConfig,
     RecurrentConfig,
     SnmConfig,
+    TransformerConfig,
     UniformConfig,
     UnigramConfig,
     WindowConfig,
 )
 from elman.counts.cache import CacheModel
 from elman.counts.fit import fit_counts, restore_counts
+from elman.counts.neural_cache import NeuralCache
 from elman.counts.scratch import Scratch
+from elman.errors import UsageError
 from elman.lm import Array, FreeModel
 
 
@@ -75,6 +79,7 @@ def construct(
     import torch
 
     from elman.models.recurrent import RecurrentModel
+    from elman.models.transformer import TransformerModel
     from elman.models.window import WindowModel
 
     rng = torch.Generator().manual_seed(seed)
@@ -85,6 +90,15 @@ def construct(
             )
         case RecurrentConfig():
             return RecurrentModel(
+                config, vocab_size=vocab_size, reset_lines=reset_lines, rng=rng, counts=counts, vectors=vectors
+            )
+        case TransformerConfig():
+            if config.window > counts.sum():
+                raise UsageError(
+                    f"a window of {config.window} is longer than the text of {counts.sum()} tokens",
+                    hint=f"set model.window to {counts.sum()} or less",
+                )
+            return TransformerModel(
                 config, vocab_size=vocab_size, reset_lines=reset_lines, rng=rng, counts=counts, vectors=vectors
             )
         case _:
@@ -104,7 +118,9 @@ def restore(config: Config, tensors: Mapping[str, Array], *, vocab_size: int, re
             from elman.mixture import Mixture
 
             members = [
-                restore(member, within(tensors, f"members.{i}."), vocab_size=vocab_size, reset_lines=reset_lines)
+                NeuralCache(member, vocab_size=vocab_size)
+                if isinstance(member, NeuralCacheConfig)
+                else restore(member, within(tensors, f"members.{i}."), vocab_size=vocab_size, reset_lines=reset_lines)
                 for i, member in enumerate(config.members)
             ]
             return Mixture.from_tensors(config, members, tensors)
@@ -116,6 +132,10 @@ def restore(config: Config, tensors: Mapping[str, Array], *, vocab_size: int, re
             from elman.models.recurrent import RecurrentModel
 
             return RecurrentModel.from_tensors(config, tensors, vocab_size=vocab_size, reset_lines=reset_lines)
+        case TransformerConfig():
+            from elman.models.transformer import TransformerModel
+
+            return TransformerModel.from_tensors(config, tensors, vocab_size=vocab_size, reset_lines=reset_lines)
         case UniformConfig() | UnigramConfig() | BigramConfig() | NgramConfig() | KneserNeyConfig():
             return restore_counts(config, tensors, vocab_size=vocab_size, reset_lines=reset_lines)
         case _:

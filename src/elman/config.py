@@ -84,7 +84,8 @@ class UniformConfig(Config):
 
 
 Skip = Literal["none", "residual", "highway", "dense"]  # between layers
-Head = Literal["full", "adaptive"]  # the output: one softmax, or frequent words first and rare ones in clusters
+# The output: one softmax; frequent words first and rare ones in clusters; or one softmax trained on a few words at a time
+Head = Literal["full", "adaptive", "sampled", "nce", "blackout"]
 
 Smoothing = Literal["ml", "add", "interpolated", "witten-bell", "absolute"]
 
@@ -185,6 +186,16 @@ class CacheConfig(Config):
         return self.decay or (0.995 if self.window is None else 1.0)
 
 
+class NeuralCacheConfig(Config):
+    """What was said after a like history is said again (Grave et al. 2017). Only beside a net, inside a mixture."""
+
+    family: Literal["neural-cache"] = "neural-cache"
+    window: int = Field(2000, ge=1)  # so many histories are kept
+    theta: float | None = Field(None, ge=0)  # how much likeness counts; tuned if not given
+    decay: float | None = Field(None, gt=0, le=1)  # each step's weight times this; tuned if not given
+    net: int | None = Field(None, ge=0)  # whose histories: a place among the members; the first net if not given
+
+
 class NetConfig(Config):
     """What every net has: words as vectors, layers, an output head, and noise while it learns."""
 
@@ -197,6 +208,8 @@ class NetConfig(Config):
     head: Head = "full"
     cutoffs: Integers = ()  # adaptive only: ranks at which a rarer cluster begins; by the cost rule if not given
     tail_shrink: float | None = Field(None, ge=1)  # adaptive only: each rarer cluster so many times narrower; 4, tied 1
+    samples: int | None = Field(None, ge=1)  # sampled, nce, blackout: words drawn a batch; V/16, at least 512
+    alpha: float | None = Field(None, ge=0, le=1)  # the same: they are drawn by count^alpha; .75, nce 1, blackout .4
     vectors: str | None = None  # word2vec or GloVe text, the input words' vectors
     tune_vectors: bool = True
     dropout: float = Field(0.0, ge=0, lt=1)  # the three below where they are not given
@@ -217,6 +230,8 @@ class NetConfig(Config):
             raise ValueError("tune_vectors=false needs vectors=FILE")
         if self.head != "adaptive" and (self.cutoffs or self.tail_shrink or self.dropout_tail):
             raise ValueError("cutoffs, tail_shrink and dropout_tail are for head=adaptive")
+        if self.head in ("full", "adaptive") and (self.samples is not None or self.alpha is not None):
+            raise ValueError("samples and alpha are for head=sampled, nce or blackout")
         if any(low >= high for low, high in zip((0, *self.cutoffs), self.cutoffs, strict=False)):
             raise ValueError("cutoffs are ranks that rise, like 1000,4000")
         if self.tied and self.tail_shrink not in (None, 1):
@@ -286,6 +301,86 @@ def _check_stack(config: WindowConfig | RecurrentConfig) -> None:
         raise ValueError("dropout_layers is between layers, and there are not two")
 
 
+HEAD_WIDTH = 48  # of attention, at least, where the number of heads is not given
+
+
+class TransformerConfig(NetConfig):
+    """A net that attends to the last tokens, wherever they stand (Vaswani et al. 2017), with relative positions only."""
+
+    family: Literal["transformer"] = "transformer"
+    hidden: int = Field(256, ge=1)
+    layers: int = Field(2, ge=1)
+    window: int = Field(128, ge=1, le=100_000)  # tokens that a layer attends to, the last one read among them
+    attention_heads: int | None = Field(None, ge=1)  # about hidden / 64 if not given
+    feed_forward: int | None = Field(None, ge=1)  # 4 * hidden if not given
+    activation: Literal["gelu", "relu"] = "gelu"
+    dropout_layers: float | None = Field(None, ge=0, lt=1)  # of what attention and feed-forward nets add
+
+    @property
+    def num_heads(self) -> int:
+        """The attention heads given, or as many as divide `hidden` and are not too narrow."""
+        if self.attention_heads is not None:
+            return self.attention_heads
+        return max(n for n in range(1, max(1, self.hidden // HEAD_WIDTH) + 1) if self.hidden % n == 0)
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        if self.hidden % self.num_heads:
+            raise ValueError(f"hidden ({self.hidden}) must be a multiple of attention_heads ({self.num_heads})")
+        return self
+
+
+Context = Literal["initial", "every", "all", "fixed", "attention"]
+Score = Literal["dot", "scaled", "bilinear", "additive"]
+
+
+class Seq2SeqConfig(NetConfig):
+    """A source is read, then a target is written (Sutskever et al. 2014), looking back at it (Bahdanau et al. 2015)."""
+
+    family: Literal["rnn", "gru", "lstm"] = "lstm"
+    hidden: int = Field(256, ge=1)  # of the decoder; the encoder's two directions share it
+    layers: int = Field(1, ge=1)  # of the decoder
+    encoder_layers: int | None = Field(None, ge=1)  # as many as the decoder's if not given
+    bidirectional: bool = True
+    bridge: Literal["dense", "copy", "zero"] = "dense"  # from the encoder's last state to the decoder's first
+    context: Context = "attention"  # how the source reaches the decoder
+    positions: int | None = Field(None, ge=1)  # all and fixed: of the source; as the longest one if not given
+    score: Score | None = None  # attention only; bilinear if not given
+    attend: Literal["before", "after"] | None = None  # attention only: before or after the recurrence; after
+    input_feeding: bool = False  # attention only: what was written last, as the output saw it, is read with the word
+    shared_words: bool = False  # source and target words have the same vectors; needs data.shared
+    skip: Skip = "none"
+    layer_norm: bool = False
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    own_words: float = Field(0.0, ge=0, le=1)  # scheduled sampling: the part of its own words that it reads at last
+    own_words_steps: int | None = Field(None, ge=1)  # scheduled sampling: steps until that part is reached; 2,000
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        for name in ("score", "attend"):
+            if getattr(self, name) is not None and self.context != "attention":
+                raise ValueError(f"{name} is for context=attention, not for {self.context}")
+        if self.input_feeding and self.context != "attention":
+            raise ValueError(f"input_feeding is for context=attention, not for {self.context}")
+        if self.positions is not None and self.context not in ("all", "fixed"):
+            raise ValueError(f"positions is for context=all and context=fixed, not for {self.context}")
+        if self.own_words_steps is not None and not self.own_words:
+            raise ValueError("own_words_steps needs own_words")
+        if self.vectors is not None:
+            raise ValueError("vectors are not for seq2seq")
+        if self.bidirectional and self.hidden % 2:
+            raise ValueError(f"hidden ({self.hidden}) is shared by the encoder's two directions: make it even")
+        if self.bridge == "zero" and self.context == "initial":
+            raise ValueError("bridge=zero and context=initial: nothing would lead from the source to the target")
+        if self.bridge == "copy" and (self.encoder_layers or self.layers) != self.layers:
+            raise ValueError("bridge=copy needs as many encoder_layers as layers")
+        if self.head not in ("full", "adaptive") or (self.head == "adaptive" and self.label_smoothing):
+            raise ValueError(f"head={self.head} is not for seq2seq with these settings")
+        if self.skip != "none" and max(self.layers, self.encoder_layers or 0) < 2:
+            raise ValueError(f"skip={self.skip} joins layers, and there are not two")
+        return self
+
+
 class MixtureConfig(Config):
     """Weighted models. The weights are fitted by EM and kept with the model."""
 
@@ -302,8 +397,10 @@ ModelConfig = Annotated[
     | KneserNeyConfig
     | SnmConfig
     | CacheConfig
+    | NeuralCacheConfig
     | WindowConfig
     | RecurrentConfig
+    | TransformerConfig
     | MixtureConfig,
     Field(discriminator="family"),
 ]

@@ -4,22 +4,27 @@ One set of weights, or (bucketed) one for each bucket of histories, a history be
 text repeats often have a bucket of their own, the others share one with words of like frequency. So frequent words, after
 which n-grams are sure, and rare ones, after which a cache is worth more, are weighed apart: 1 to 1.5 % lower perplexity
 on PTB and WikiText-2 than one set, where buckets by the training count of the last two words gave 0.2 %.
+
+A neural cache is a member that reads what another member, a net, makes of the text. The net is run once for both.
 `B` rows, `T` tokens, `N` tokens in all, `V` vocabulary, `M` members, `K` buckets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import product
+from operator import itemgetter
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from elman.config import CacheConfig, MixtureConfig
+from elman.config import CacheConfig, MixtureConfig, NeuralCacheConfig
 from elman.counts.cache import CacheModel
+from elman.counts.neural_cache import NeuralCache, Weighing
 from elman.counts.ngram import tensor
 from elman.errors import UsageError
-from elman.lm import Array, FreeModel
+from elman.lm import Array, FreeModel, map_state
 from elman.text.vocabulary import EOS_ID
 
 DECAYS = (0.98, 0.99, 0.995, 0.998, 0.999)  # tried for a cache
@@ -27,6 +32,10 @@ OWN_BUCKET = 100  # occurrences in the held-out text from which a word is a buck
 PRIOR_TOKENS = 20.0  # a bucket's weights start from the overall ones as if seen so often
 MAX_ROUNDS = 1_000  # of EM
 CHUNK_TOKENS = 1 << 16  # scored in one call
+FEATURE_TOKENS = 1 << 13  # whose vectors are held at once
+THETAS = (0.4, 0.7, 1.0, 1.4, 2.0)  # tried for a neural cache, by how much the likeness of histories varies
+NEURAL_DECAYS = (1.0, 0.999, 0.998, 0.996, 0.992)
+TUNED_TOKENS = 1 << 15  # enough for two numbers
 
 
 class Member(FreeModel[Any], Protocol):
@@ -34,6 +43,17 @@ class Member(FreeModel[Any], Protocol):
 
     def tensors(self) -> dict[str, Array]:
         """Everything but its settings."""
+
+
+@runtime_checkable
+class Featured(Member, Protocol):
+    """A member, a net, that makes a vector of what it has read."""
+
+    def features(self, state: Any) -> Array:
+        """What the next token will be predicted from. -> (B, P)"""
+
+    def score_features(self, tokens: Array, lengths: Array, state: Any) -> tuple[Array, Array, Any]:
+        """`score`, and between the two what each token was predicted from, (B, T, P)."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +67,9 @@ class MixtureState:
 class Mixture:
     """Several models as one. weights (K, M), each row summing to one; word_buckets (V,) says which row holds after a word."""
 
-    def __init__(self, members: Sequence[Member], weights: Array, *, word_buckets: Array | None = None) -> None:
+    def __init__(
+        self, members: Sequence[Member | NeuralCache], weights: Array, *, word_buckets: Array | None = None
+    ) -> None:
         sizes = sorted({member.vocab_size for member in members})
         if len(sizes) != 1:
             raise UsageError(
@@ -58,32 +80,77 @@ class Mixture:
         self.vocab_size = sizes[0]
         self.weights = weights
         self.word_buckets = word_buckets
+        self._followed = {member.net for member in members if isinstance(member, NeuralCache)}
+        for net in self._followed:
+            _net_at(net, members)
         with np.errstate(divide="ignore"):
             self._log_weights = np.log(self.weights)
 
     def start(self, rows: int) -> MixtureState:
         """Every member before anything was read; the bucket is that of the end of a line."""
-        buckets = self._buckets_after(np.full(rows, EOS_ID))
-        return MixtureState(tuple(member.start(rows) for member in self.members), buckets)
+        parts: list[Any] = []
+        for member in self.members:
+            if isinstance(member, NeuralCache):
+                parts.append(member.start(self._features(member.net, parts)))
+            else:
+                parts.append(member.start(rows))
+        return MixtureState(tuple(parts), self._buckets_after(np.full(rows, EOS_ID)))
 
     def predict(self, state: MixtureState) -> Array:
         """The weighted sum of what the members predict. -> (B, V)"""
-        log_probs = (member.predict(part) for member, part in zip(self.members, state.members, strict=True))
+        log_probs = (
+            member.predict(part, self._features(member.net, state.members))
+            if isinstance(member, NeuralCache)
+            else member.predict(part)
+            for member, part in zip(self.members, state.members, strict=True)
+        )
         return self._mix(log_probs, state.buckets[:, None])
 
     def advance(self, tokens: Array, state: MixtureState) -> MixtureState:
         """Every member one token further."""
-        parts = (member.advance(tokens, part) for member, part in zip(self.members, state.members, strict=True))
+        parts = (
+            member.advance(tokens, part, self._features(member.net, state.members))
+            if isinstance(member, NeuralCache)
+            else member.advance(tokens, part)
+            for member, part in zip(self.members, state.members, strict=True)
+        )
         return MixtureState(tuple(parts), self._buckets_after(tokens))
 
     def score(self, tokens: Array, lengths: Array, state: MixtureState) -> tuple[Array, MixtureState]:
         """The weighted sum of the members' probabilities of each token, 0 at padding, and the state after. -> (B, T)"""
-        scored = [member.score(tokens, lengths, part) for member, part in zip(self.members, state.members, strict=True)]
+        num_rows, num_tokens = tokens.shape
+        if not self._followed or num_rows * num_tokens <= FEATURE_TOKENS:
+            return self._score(tokens, lengths, state)
+        together = max(1, FEATURE_TOKENS // num_tokens)  # the vectors of more would fill the memory
+        scored = []
+        for first in range(0, num_rows, together):
+            rows = slice(first, first + together)
+            scored.append(self._score_pieces(tokens[rows], lengths[rows], map_state(itemgetter(rows), state)))
+        return np.concatenate([nats for nats, _ in scored]), self.join([after for _, after in scored])
+
+    def _score_pieces(self, tokens: Array, lengths: Array, state: MixtureState) -> tuple[Array, MixtureState]:
+        pieces = []
+        for first in range(0, tokens.shape[1], FEATURE_TOKENS):
+            piece = tokens[:, first : first + FEATURE_TOKENS]
+            nats, state = self._score(piece, np.clip(lengths - first, 0, piece.shape[1]), state)
+            pieces.append(nats)
+        return np.concatenate(pieces, axis=1), state
+
+    def _score(self, tokens: Array, lengths: Array, state: MixtureState) -> tuple[Array, MixtureState]:
+        features: dict[int, Array] = {}
+        scored: list[tuple[Array, Any]] = []
+        for i, (member, part) in enumerate(zip(self.members, state.members, strict=True)):
+            if isinstance(member, NeuralCache):
+                scored.append(member.score(tokens, lengths, part, features[member.net]))
+            elif i in self._followed:
+                log_probs, features[i], after = _net_at(i, self.members).score_features(tokens, lengths, part)
+                scored.append((log_probs, after))
+            else:
+                scored.append(member.score(tokens, lengths, part))
         buckets = np.concatenate([state.buckets[:, None], self._buckets_after(tokens)], axis=1)
         nats = self._mix((log_probs for log_probs, _ in scored), buckets[:, :-1])
         nats[np.arange(tokens.shape[1]) >= lengths[:, None]] = 0
-        after = buckets[np.arange(len(tokens)), lengths]
-        return nats, MixtureState(tuple(part for _, part in scored), after)
+        return nats, MixtureState(tuple(part for _, part in scored), buckets[np.arange(len(tokens)), lengths])
 
     def join(self, states: Sequence[MixtureState]) -> MixtureState:
         """The rows of several states as one batch; each member joins its own."""
@@ -100,13 +167,19 @@ class Mixture:
         return found
 
     @classmethod
-    def from_tensors(cls, config: MixtureConfig, members: Sequence[Member], tensors: Mapping[str, Array]) -> Mixture:
+    def from_tensors(
+        cls, config: MixtureConfig, members: Sequence[Member | NeuralCache], tensors: Mapping[str, Array]
+    ) -> Mixture:
         """The mixture that was saved; its members are restored by whoever knows their families."""
         vocab_size = members[0].vocab_size
         word_buckets = tensor(tensors, "word_buckets", "i", vocab_size) if config.bucketed else None
         num_buckets = 1 if word_buckets is None else int(word_buckets.max()) + 1
         weights = tensor(tensors, "weights", "f", num_buckets * len(members)).reshape(num_buckets, len(members))
         return cls(members, weights, word_buckets=word_buckets)
+
+    def _features(self, net: int, parts: Sequence[Any]) -> Array:
+        """What a net among the members makes of what was read. -> (B, P)"""
+        return _net_at(net, self.members).features(parts[net])
 
     def _buckets_after(self, tokens: Array) -> Array:
         return np.zeros(tokens.shape, np.int32) if self.word_buckets is None else self.word_buckets[tokens]
@@ -120,32 +193,54 @@ class Mixture:
         return total.astype(np.float32)
 
 
+def _net_at(place: int, members: Sequence[Member | NeuralCache]) -> Featured:
+    """The net that a neural cache follows."""
+    found = members[place] if place < len(members) else None
+    if not isinstance(found, Featured):
+        nets = [str(i) for i, member in enumerate(members) if isinstance(member, Featured)]
+        raise UsageError(
+            f"a neural cache follows a net, and member {place} is none",
+            hint=f"members that are nets: {', '.join(nets)}" if nets else "give a net (lstm, gru, …) as a member",
+        )
+    return found
+
+
 def fit_mixture(
     members: Sequence[Member],
     ids: Array,
     *,
     reset_lines: bool,
     cache: bool = False,
+    neural_caches: Sequence[NeuralCacheConfig] = (),
     bucketed: bool = False,
     report: Callable[[str], None],
 ) -> Mixture:
     """Mix the members so that the held-out text `ids` is most likely. Tokens that no member thinks possible are left out.
 
-    `cache` adds a last member: the fading cache whose decay helps most.
+    `neural_caches` are added as members, what they leave open tuned; `cache` adds a last one: the fading cache whose
+    decay helps most.
     """
-    members = [*members]
-    Mixture(members, np.ones((1, len(members))))  # refuses before anything slow
+    mixed: list[Member | NeuralCache] = [*members]
+    Mixture(mixed, np.ones((1, len(mixed))))  # refuses before anything slow
+    places = [_followed(config, members) for config in neural_caches]
     scores = [score_text(member, ids, reset_lines=reset_lines) for member in members]
+    for config, place in zip(neural_caches, places, strict=True):
+        net = _net_at(place, members)
+        config = config.model_copy(update={"net": place})
+        tuned = _tune_neural_cache(config, net, np.stack(scores), ids, reset_lines=reset_lines)
+        scores += [*_score_ways(tuned, net, ids, [tuned.weighing], reset_lines=reset_lines)]
+        mixed.append(tuned)
+        report(f"neural cache: theta {tuned.config.theta}, decay {tuned.config.decay}, window {tuned.window}")
     if cache:
         found, own = _fit_cache(scores, ids, members[0].vocab_size, reset_lines=reset_lines)
         report(f"cache: decay {found.decay} of {', '.join(map(str, DECAYS))}")
-        members.append(found)
+        mixed.append(found)
         scores.append(own)
     scores_MN = np.stack(scores)
     weights = fit_weights(scores_MN)
     report(f"weights {', '.join(f'{weight:.3f}' for weight in weights)}")
     if not bucketed:
-        return Mixture(members, weights[None])
+        return Mixture(mixed, weights[None])
     word_buckets = bucket_words(ids, vocab_size=members[0].vocab_size)
     buckets_N = word_buckets[np.concatenate([[EOS_ID], ids[:-1]])]
     rows = [
@@ -153,22 +248,78 @@ def fit_mixture(
         for bucket in range(int(word_buckets.max()) + 1)
     ]
     report(f"weights for {len(rows)} buckets of histories")
-    return Mixture(members, np.stack(rows), word_buckets=word_buckets)
+    return Mixture(mixed, np.stack(rows), word_buckets=word_buckets)
+
+
+def _followed(config: NeuralCacheConfig, members: Sequence[Member]) -> int:
+    """The place of the net that a neural cache is to follow: the one it names, or the first."""
+    if config.net is not None:
+        _net_at(config.net, members)  # refuses what is none
+        return config.net
+    nets = [i for i, member in enumerate(members) if isinstance(member, Featured)]
+    if not nets:
+        raise UsageError(
+            "a neural cache needs a net beside it, and no member is one",
+            hint="give the directory of a net (lstm, gru, …) itself, not of a mixture; a cache needs none",
+        )
+    return nets[0]
 
 
 def _fit_cache(scores: Sequence[Array], ids: Array, vocab_size: int, *, reset_lines: bool) -> tuple[CacheModel, Array]:
     """The cache with which a mixture of all leaves the fewest nats, and its scores."""
-    best: tuple[tuple[int, float], CacheModel, Array] | None = None
-    for decay in DECAYS:
-        cache = CacheModel(CacheConfig(window=None, decay=decay), vocab_size=vocab_size)
-        own = score_text(cache, ids, reset_lines=reset_lines)
-        together = np.stack([*scores, own])
+    caches = [CacheModel(CacheConfig(window=None, decay=decay), vocab_size=vocab_size) for decay in DECAYS]
+    own = [score_text(cache, ids, reset_lines=reset_lines) for cache in caches]
+    best = _most_useful(np.stack(scores), own)
+    return caches[best], own[best]
+
+
+def _tune_neural_cache(
+    config: NeuralCacheConfig, net: Featured, scores: Array, ids: Array, *, reset_lines: bool
+) -> NeuralCache:
+    """The cache with which a mixture of all leaves the fewest nats, on the beginning of the text."""
+    size = min(len(ids), TUNED_TOKENS)
+    while reset_lines and size < len(ids) and ids[size - 1] != EOS_ID:
+        size += 1
+    unit = 1.0 if config.theta is not None else _typical_likeness(net, ids[:FEATURE_TOKENS])
+    thetas = [float(f"{theta / unit:.3g}") for theta in THETAS] if config.theta is None else [config.theta]
+    ways = [Weighing(*way) for way in product(thetas, NEURAL_DECAYS if config.decay is None else [config.decay])]
+    caches = [NeuralCache(config.model_copy(update=way._asdict()), vocab_size=net.vocab_size) for way in ways]
+    if len(caches) == 1:
+        return caches[0]
+    own = _score_ways(caches[0], net, ids[:size], ways, reset_lines=reset_lines)
+    return caches[_most_useful(scores[:, :size], own)]
+
+
+def _typical_likeness(net: Featured, ids: Array) -> float:
+    """How much the products of a history's vector with others vary; theta counts in these, as nets' scales differ."""
+    tokens = np.asarray(ids[None, :1024], np.int64)
+    _, features, _ = net.score_features(tokens, np.array([tokens.shape[1]]), net.start(1))
+    varies = float((features[0] @ features[0].T).std(axis=1).mean())
+    return varies or 1.0
+
+
+def _score_ways(cache: NeuralCache, net: Featured, ids: Array, ways: Sequence[Weighing], *, reset_lines: bool) -> Array:
+    """Log-probability of each token of a text for each way of weighing. -> (len(ways), N)"""
+    scores = np.empty((len(ways), len(ids)), np.float32)
+    for piece in _pieces(ids, reset_lines=reset_lines, chunk_tokens=FEATURE_TOKENS):
+        if piece.is_start:
+            net_state = net.start(len(piece.lengths))
+            state = cache.start(net.features(net_state))
+        tokens = np.asarray(ids[piece.place], np.int64)
+        _, features, net_state = net.score_features(tokens, piece.lengths, net_state)
+        nats, state = cache.score_ways(tokens, piece.lengths, state, features, ways)
+        scores[:, piece.place[piece.is_token]] = nats[:, piece.is_token]
+    return scores
+
+
+def _most_useful(scores: Array, candidates: Sequence[Array] | Array) -> int:
+    """Which candidate, mixed with the members of these scores, leaves the fewest nats."""
+    worths = []
+    for own in candidates:
+        together = np.concatenate([scores, own[None]])
         mixed = _log_mixed(together, fit_weights(together))
-        worth = (int(np.isfinite(mixed).sum()), float(mixed[np.isfinite(mixed)].sum()))
-        if best is None or worth > best[0]:
-            best = worth, cache, own
-    assert best is not None
-    return best[1], best[2]
+        worths.append((int(np.isfinite(mixed).sum()), float(mixed[np.isfinite(mixed)].sum())))
+    return max(range(len(worths)), key=worths.__getitem__)
 
 
 def bucket_words(ids: Array, *, vocab_size: int) -> Array:
@@ -212,25 +363,44 @@ def _log_mixed(log_probs: Array, weights: Array) -> Array:
 def score_text(lm: FreeModel[Any], ids: Array, *, reset_lines: bool) -> Array:
     """Log-probability of each token of a text, read as one stream or each line from the start. -> (N,)"""
     scores = np.empty(len(ids), np.float32)
+    state: Any = None
+    for piece in _pieces(ids, reset_lines=reset_lines, chunk_tokens=CHUNK_TOKENS):
+        if piece.is_start:
+            state = lm.start(len(piece.lengths))
+        nats, state = lm.score(np.asarray(ids[piece.place], np.int64), piece.lengths, state)
+        scores[piece.place[piece.is_token]] = nats[piece.is_token]
+    return scores
+
+
+class _Piece(NamedTuple):
+    """A part of a text that is read at once."""
+
+    place: Array  # (B, T) where its tokens stand
+    lengths: Array  # (B,)
+    is_start: bool  # its rows begin anew; else it goes on from the piece before
+
+    @property
+    def is_token(self) -> Array:
+        return np.asarray(np.arange(self.place.shape[1]) < self.lengths[:, None])
+
+
+def _pieces(ids: Array, *, reset_lines: bool, chunk_tokens: int) -> Iterator[_Piece]:
+    """A text cut up: one stream in order, or lines of like length together, the longest of a batch last."""
     if not reset_lines:
-        state = lm.start(1)
-        for first in range(0, len(ids), CHUNK_TOKENS):
-            piece = np.asarray(ids[None, first : first + CHUNK_TOKENS], np.int64)
-            nats, state = lm.score(piece, np.array([piece.shape[1]]), state)
-            scores[first : first + CHUNK_TOKENS] = nats[0]
-        return scores
+        for first in range(0, len(ids), chunk_tokens):
+            place = np.arange(first, min(first + chunk_tokens, len(ids)))[None]
+            yield _Piece(place, np.array([place.shape[1]]), first == 0)
+        return
     starts = np.flatnonzero(np.concatenate([[True], ids[:-1] == EOS_ID])[: len(ids)])
     lengths = np.diff(starts, append=len(ids))
     order = np.argsort(lengths, kind="stable")
     first = 0
-    while first < len(order):  # lines of like length together, the longest of a batch last
+    while first < len(order):
         last = first + 1
-        while last < len(order) and lengths[order[last]] * (last + 1 - first) <= CHUNK_TOKENS:
+        while last < len(order) and lengths[order[last]] * (last + 1 - first) <= chunk_tokens:
             last += 1
         rows = order[first:last]
-        is_token = np.arange(lengths[rows[-1]]) < lengths[rows][:, None]
-        place = np.where(is_token, starts[rows][:, None] + np.arange(is_token.shape[1]), 0)
-        nats, _ = lm.score(np.asarray(ids[place], np.int64), lengths[rows], lm.start(len(rows)))
-        scores[place[is_token]] = nats[is_token]
+        columns = np.arange(lengths[rows[-1]])
+        place = np.where(columns < lengths[rows][:, None], starts[rows][:, None] + columns, 0)
+        yield _Piece(place, lengths[rows], True)
         first = last
-    return scores
