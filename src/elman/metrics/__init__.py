@@ -1,0 +1,1 @@
+"""How good answers are, by the numbers their fields use. Knows nothing of models."""

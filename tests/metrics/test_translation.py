@@ -1,0 +1,83 @@
+"""Numbers of what was written: sacrebleu's own where they are its, by hand where they are ours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sacrebleu
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elman.metrics.translation import (
+    Written,
+    bucket_width,
+    by_length,
+    corpus_numbers,
+    edit_counts,
+    edit_distance,
+    signatures,
+)
+
+SENTENCES = st.lists(st.sampled_from(["the", "cat", "sat", "on", "a", "mat", ".", "dog"]), min_size=1, max_size=9).map(" ".join)
+
+
+def row(text: str, *references: str, source_length: int = 5) -> Written:
+    def tokens(text: str) -> np.ndarray:
+        return np.array([hash(word) for word in text.split()])
+
+    return Written(text, references, tokens(text), [tokens(r) for r in references], source_length)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=8))
+def test_bleu_and_chrf_are_sacrebleus(pairs: list[tuple[str, str]]) -> None:
+    found = corpus_numbers([row(text, reference) for text, reference in pairs])
+    texts, references = [text for text, _ in pairs], [[reference for _, reference in pairs]]
+    assert found["bleu"] == sacrebleu.corpus_bleu(texts, references, force=True).score
+    assert found["chrf"] == sacrebleu.corpus_chrf(texts, references).score
+
+
+def test_any_reference_counts() -> None:
+    rows = [
+        row("the cat sat on a mat", "a dog", "the cat sat on a mat"),
+        row("a dog sat on the mat", "a dog sat on the mat"),
+    ]
+    found = corpus_numbers(rows)
+    assert found == {"bleu": pytest.approx(100), "chrf": 100, "exact_match": 1, "edit_distance": 0, "examples": 2}
+    assert signatures(rows)["bleu"].startswith("nrefs:var|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert signatures(rows[1:])["chrf"].startswith("nrefs:1|")
+
+
+def test_edits_by_hand() -> None:
+    """kitten -> sitting: two replacements and an insertion."""
+    assert edit_distance(np.array(list("kitten")), np.array(list("sitting"))) == 3
+    assert edit_distance(np.array([]), np.array([1, 2])) == 2
+    assert edit_distance(np.array([1, 2]), np.array([])) == 2
+    assert edit_counts(np.array([1, 2]), [np.array([3, 4, 5]), np.array([1, 2, 2])]) == (1, 3)
+    rows = [row("a b c", "a x c d"), row("a", "a")]
+    assert corpus_numbers(rows)["edit_distance"] == pytest.approx(2 / 5)
+    assert corpus_numbers(rows)["exact_match"] == 0.5
+
+
+@given(st.text("abc", max_size=8), st.text("abc", max_size=8))
+def test_edits_are_those_of_the_plain_recursion(one: str, other: str) -> None:
+    table = [[max(i, j) if not i or not j else 0 for j in range(len(other) + 1)] for i in range(len(one) + 1)]
+    for i in range(1, len(one) + 1):
+        for j in range(1, len(other) + 1):
+            change = table[i - 1][j - 1] + (one[i - 1] != other[j - 1])
+            table[i][j] = min(table[i - 1][j] + 1, table[i][j - 1] + 1, change)
+    assert edit_distance(np.array(list(one)), np.array(list(other))) == table[-1][-1]
+
+
+def test_lengths_have_corpora_of_their_own() -> None:
+    rows = [row("the cat sat down", "the cat sat down", source_length=n) for n in (1, 9, 10)]
+    rows += [row("a dog", "the cat sat down", source_length=n) for n in (11, 25)]
+    assert bucket_width([25]) == 5
+    found = by_length(rows)
+    assert [(b["from"], b["to"], b["examples"], b["exact_match"]) for b in found] == [
+        (1, 5, 1, 1.0), (6, 10, 2, 1.0), (11, 15, 1, 0.0), (21, 25, 1, 0.0),
+    ]  # fmt: skip
+    assert found[0]["bleu"] == pytest.approx(100)
+    assert bucket_width([60]) == 10
+    assert bucket_width([]) == 1
+    assert bucket_width([99_999]) == 500
