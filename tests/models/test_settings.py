@@ -22,6 +22,10 @@ from elman.errors import UsageError
         ("lstm", {"cutoffs": "10,20"}, "head=adaptive"),
         ("lstm", {"tail_shrink": 2}, "head=adaptive"),
         ("lstm", {"dropout_tail": 0.1}, "head=adaptive"),
+        ("lstm", {"samples": 100}, "head=sampled"),
+        ("window", {"head": "adaptive", "alpha": 0.5}, "head=sampled"),
+        ("gru", {"head": "nce", "samples": 0}, "greater than or equal to 1"),
+        ("rnn", {"head": "blackout", "cutoffs": "10"}, "head=adaptive"),
         ("lstm", {"head": "adaptive", "cutoffs": "20,10"}, "ranks that rise"),
         ("lstm", {"head": "adaptive", "cutoffs": "0,10"}, "ranks that rise"),
         ("lstm", {"head": "adaptive", "tied": "true", "tail_shrink": "4"}, "tail_shrink must be 1"),
@@ -33,6 +37,9 @@ from elman.errors import UsageError
         ("window", {"layers": 0, "direct": "true", "layer_norm": "true"}, "layer_norm"),
         ("window", {"weight_drop": 0.5}, "not a setting of window"),
         ("window", {"skip": "dense"}, "there are not two"),
+        ("transformer", {"hidden": 100, "attention_heads": 3}, "must be a multiple of attention_heads"),
+        ("transformer", {"window": 0}, "greater than or equal to 1"),
+        ("transformer", {"skip": "residual"}, "not a setting of transformer"),
     ],
 )
 def test_what_cannot_apply_is_refused(family: str, settings: dict[str, Any], message: str) -> None:

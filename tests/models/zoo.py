@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from elman.config import RecurrentConfig, WindowConfig
+from elman.config import NetConfig, RecurrentConfig, TransformerConfig, WindowConfig
 from elman.models.neural import NeuralModel
 from elman.models.recurrent import RecurrentModel
+from elman.models.transformer import TransformerModel
 from elman.models.window import WindowModel
 
 COUNTS = np.array([1, 5, 2, 7, 3, 3])
@@ -34,6 +35,9 @@ RECURRENT: dict[str, dict[str, Any]] = {
     "adaptive": {"head": "adaptive", "cutoffs": (2, 4)},
     "adaptive, tied": {"head": "adaptive", "cutoffs": (2, 4), "tied": True},
     "adaptive, no cluster": {"head": "adaptive"},
+    "sampled": {"head": "sampled", "samples": 3},
+    "nce": {"family": "gru", "head": "nce", "samples": 2, "alpha": 0.5},
+    "blackout, tied": {"family": "rnn", "head": "blackout", "tied": True, "embedding": 3},
     "learned start": {"layers": 2, "initial_state": "learned"},
     "learned start gru": {"family": "gru", "initial_state": "learned"},
     "vectors": {"vectors": "some.txt"},
@@ -56,21 +60,34 @@ WINDOW: dict[str, dict[str, Any]] = {
     "window dense": {"window": 3, "layers": 3, "skip": "dense", "activation": "sigmoid"},
     "window tied": {"window": 2, "tied": True, "embedding": 4},
     "window adaptive": {"window": 2, "head": "adaptive", "cutoffs": (3,), "projection": 2},
+    "window nce": {"window": 2, "head": "nce", "samples": 4},
     "window vectors": {"window": 2, "vectors": "some.txt", "dropout": 0.4},
 }
-NAMES = [*RECURRENT, *WINDOW]
+TRANSFORMER: dict[str, dict[str, Any]] = {
+    "transformer": {"window": 3, "layers": 1},
+    "transformer, two heads": {"window": 3, "attention_heads": 2, "hidden": 4},
+    "transformer, window of one": {"window": 1},
+    "transformer, wide window": {"window": 100, "activation": "relu", "feed_forward": 3},
+    "transformer, tied": {"window": 4, "tied": True, "embedding": 3},
+    "transformer, adaptive": {"window": 2, "head": "adaptive", "cutoffs": (3,), "dropout": 0.3},
+}
+NAMES = [*RECURRENT, *WINDOW, *TRANSFORMER]
 
 
 def build(name: str, *, dtype: torch.dtype = torch.float64, vocab_size: int = 6, seed: int = 0) -> NeuralModel[Any]:
     """The net of that name, its weights spread out."""
-    options = {**RECURRENT, **WINDOW}[name]
-    record, kind = (RecurrentConfig, RecurrentModel) if name in RECURRENT else (WindowConfig, WindowModel)
-    config = record(hidden=5, **options)
+    kinds: list[tuple[dict[str, dict[str, Any]], type[NetConfig], type[NeuralModel[Any]]]] = [
+        (RECURRENT, RecurrentConfig, RecurrentModel),
+        (WINDOW, WindowConfig, WindowModel),
+        (TRANSFORMER, TransformerConfig, TransformerModel),
+    ]
+    options, record, kind = next((zoo[name], record, kind) for zoo, record, kind in kinds if name in zoo)
+    config = record(**{"hidden": 5, **options})
     rng = torch.Generator().manual_seed(seed)
     counts = np.resize(COUNTS, vocab_size)
     vectors = np.resize(VECTORS, (vocab_size, 2)) if config.vectors else None
-    model: NeuralModel[Any] = kind(
-        config,  # type: ignore[arg-type]
+    model = kind(
+        config,
         vocab_size=vocab_size,
         reset_lines=False,
         rng=rng,

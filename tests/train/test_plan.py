@@ -25,9 +25,16 @@ def test_twenty_minutes_of_penn_treebank_get_a_layer_of_four_to_five_hundred() -
 
 def test_weights_of_a_net_by_hand() -> None:
     # LSTM: 4 gates x (10 inputs + 10 states) x 10; output 10 x 1000
-    assert matmul_weights("lstm", 10, 1000, layers=1, head="full") == 800 + 10_000
-    assert matmul_weights("gru", 10, 1000, layers=2, head="adaptive") == 1200 + 1200
-    assert matmul_weights("window", 8, 100, layers=2, head="full") == 5 * 2 * 8 + 64 + 800
+    assert matmul_weights("lstm", 10, 1000, layers=1) == 800 + 10_000
+    assert matmul_weights("gru", 10, 120, layers=2) == 1200 + 1200
+    assert matmul_weights("window", 8, 100, layers=2) == 5 * 2 * 8 + 64 + 800
+
+
+def test_fewer_words_to_compare_with_leave_time_for_a_wider_net() -> None:
+    def hidden(**model: Any) -> Any:
+        return plan(family="lstm", seconds=300, model=model, **{**PTB, "vocab_size": 60_000}).model["hidden"]
+
+    assert hidden(head="full") < hidden(head="nce") <= hidden(head="nce", samples="500")
 
 
 def test_more_time_is_never_a_smaller_net() -> None:

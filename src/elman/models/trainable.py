@@ -15,7 +15,11 @@ from elman.text.batches import Batch
 
 @dataclass(frozen=True)
 class Loss:
-    """What one batch cost: `total` to descend on, `nats` to report."""
+    """What one batch cost: `total` to descend on, `nats` to report.
+
+    A net with a sampled criterion reports that criterion in training, where exact log-probabilities would cost what
+    sampling saves; out of training, and so wherever a number is kept or compared, `nats` is exact for every net.
+    """
 
     total: Tensor  # mean nats a token, and the penalties; a scalar with a gradient
     nats: Tensor  # the plain sum of -log p of the targets: float64, no gradient, equal to what `score` says

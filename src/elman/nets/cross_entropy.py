@@ -26,10 +26,10 @@ def target_log_probs(
 ) -> Tensor:
     """log softmax(scale (W h + b)) at each row's target, without gradients. -> (N,)"""
     log_probs_N = features_NH.new_empty(len(features_NH))
-    space = _Space(features_NH, weight_VH)
+    space = LogitSpace(features_NH, len(weight_VH))
     with torch.no_grad():
         for first, last in space.chunks:
-            logits_RW = space.logits(features_NH[first:last], weight_VH, bias_V, scale)
+            logits_RW = space.products(features_NH[first:last], weight_VH, bias_V, alpha=scale, beta=scale)
             torch.log_softmax(logits_RW, 1, out=logits_RW)
             log_probs_N[first:last] = logits_RW.gather(1, targets_N[first:last, None])[:, 0]
     return log_probs_N
@@ -66,11 +66,11 @@ class _CrossEntropy(torch.autograd.Function):
         grad_V = torch.zeros_like(bias_V) if ctx.needs_input_grad[2] else None
         probs_N = features_NH.new_empty(len(features_NH))
         ones_N = torch.ones_like(probs_N)
-        space = _Space(features_NH, weight_VH)
+        space = LogitSpace(features_NH, len(weight_VH))
         share = scale / divisor  # d loss / d (W h + b) = (p - [word is target]) * share
         for first, last in space.chunks:
             rows_RH, targets_R1 = features_NH[first:last], targets_N[first:last, None]
-            probs_RW = space.logits(rows_RH, weight_VH, bias_V, scale)
+            probs_RW = space.products(rows_RH, weight_VH, bias_V, alpha=scale, beta=scale)
             torch.softmax(probs_RW, 1, out=probs_RW)
             probs_N[first:last] = probs_RW.gather(1, targets_R1)[:, 0]
             probs_RW.scatter_add_(1, targets_R1, probs_RW.new_full((last - first, 1), -1.0))
@@ -106,23 +106,23 @@ class _CrossEntropy(torch.autograd.Function):
         return *grads, None, None, None
 
 
-class _Space:
-    """Memory for the logits of a chunk, used again for every one. W: V, rounded up to whole cache lines."""
+class LogitSpace:
+    """Memory for the logits of a chunk, used again for every one. W: the columns, rounded up to whole cache lines."""
 
-    def __init__(self, features_NH: Tensor, weight_VH: Tensor) -> None:
-        self.vocab_size = len(weight_VH)
-        width = -(-self.vocab_size // CACHE_LINE) * CACHE_LINE
+    def __init__(self, features_NH: Tensor, columns: int) -> None:
+        width = -(-columns // CACHE_LINE) * CACHE_LINE
         if width % 256 == 0:
             width += CACHE_LINE  # rows that are a power of two apart fall into the same few places of a cache
-        self.chunks = _chunks(len(features_NH), self.vocab_size)
+        self.chunks = _chunks(len(features_NH), columns)
         self._logits = features_NH.new_empty(max((last - first for first, last in self.chunks), default=0), width)
 
-    def logits(self, rows_RH: Tensor, weight_VH: Tensor, bias_V: Tensor, scale: float) -> Tensor:
-        """scale (W h + b) of some rows, -inf where there is no word. -> (R, W)"""
+    def products(
+        self, rows_RH: Tensor, weight_VH: Tensor, bias_V: Tensor, *, alpha: float, beta: float = 1.0
+    ) -> Tensor:
+        """alpha W h + beta b of some rows, -inf where there is no word. -> (R, W)"""
         logits_RW = self._logits[: len(rows_RH)]
-        words_RV = logits_RW[:, : self.vocab_size]
-        torch.addmm(bias_V, rows_RH, weight_VH.t(), beta=scale, alpha=scale, out=words_RV)
-        logits_RW[:, self.vocab_size :] = -math.inf
+        torch.addmm(bias_V, rows_RH, weight_VH.t(), beta=beta, alpha=alpha, out=logits_RW[:, : len(weight_VH)])
+        logits_RW[:, len(weight_VH) :] = -math.inf
         return logits_RW
 
 

@@ -36,7 +36,10 @@ class Head(Module):
 
     @abstractmethod
     def loss(self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool) -> tuple[Tensor, Tensor]:
-        """The mean of -log p(target), to descend on, and the plain sum in float64, without gradient."""
+        """The mean of -log p(target), to descend on, and the plain sum in float64, without gradient.
+
+        A head that is trained by another criterion means that one in both while noise is wanted, and this one else.
+        """
 
     @abstractmethod
     def multiply_adds(self) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import Parameter
@@ -12,6 +14,8 @@ from elman.nets.adaptive_head import AdaptiveHead
 from elman.nets.cutoffs import choose_cutoffs
 from elman.nets.full_head import FullHead
 from elman.nets.head import Head
+from elman.nets.sampled_head import SampledHead
+from elman.nets.sampling import ALPHAS, choose_samples
 
 
 def build_head(
@@ -22,12 +26,26 @@ def build_head(
     counts: Array | None,
     tied: Tensor | None,
     dtype: torch.dtype,
-) -> tuple[Head, tuple[int, ...]]:
-    """A full or adaptive head, and its cut-offs."""
+) -> tuple[Head, dict[str, Any]]:
+    """A head, and the settings that were chosen for it where they had been left open."""
     if tied is not None and not isinstance(tied, Parameter):
         raise ValueError("words that are not learned cannot be tied")
     if config.head == "full":
-        return FullHead(features, vocab_size, tied=tied, dtype=dtype), ()
+        return FullHead(features, vocab_size, tied=tied, dtype=dtype), {}
+    if config.head != "adaptive":
+        samples = choose_samples(vocab_size, config.samples)
+        alpha = ALPHAS[config.head] if config.alpha is None else config.alpha
+        sampled = SampledHead(
+            features,
+            vocab_size,
+            kind=config.head,
+            samples=samples,
+            alpha=alpha,
+            counts=counts,
+            tied=tied,
+            dtype=dtype,
+        )
+        return sampled, {"samples": samples, "alpha": alpha}
     shrink = config.tail_shrink or (4.0 if tied is None else 1.0)
     cutoffs = config.cutoffs
     if not cutoffs and counts is not None:
@@ -42,4 +60,4 @@ def build_head(
         tied=tied,
         dtype=dtype,
     )
-    return head, tuple(cutoffs)
+    return head, {"cutoffs": tuple(cutoffs)}

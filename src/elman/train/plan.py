@@ -11,16 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from elman.nets.sampling import choose_samples
 from elman.train.budget import format_duration
 
 TOKENS_PER_WEIGHT = 3.5
 EFFICIENCY = 0.75  # of the machine's peak that a training step reaches
 SIZES = (64, 100, 128, 160, 200, 256, 320, 400, 512, 640, 768, 1024, 1280, 1536)
-GATES = {"rnn": 1, "gru": 3, "lstm": 4, "window": 1}
+GATES = {"rnn": 1, "gru": 3, "lstm": 4, "window": 1, "transformer": 6}  # a layer has 2 * hidden^2 weights for each
 ADAPTIVE_FROM = 5_000  # words: with fewer, the full output layer costs little
 FULL_FROM = 400  # the width below which a full output layer over many words leaves too little for the cells
 ADAPTIVE_SHARE = 0.12  # of the full output layer's work that an adaptive one does
 WINDOW = 5
+ATTENTION_WINDOW = 128
+ATTENTION_LAYERS = 2
+ATTENTION_RATE = 0.001
 MAX_DROPOUT = 0.6
 MAX_PASSES = 40  # after so many the best weights are usually behind
 
@@ -56,22 +60,34 @@ def plan(
     head = given.get("head", chosen.get("head", "full"))
     if "tied" not in given and head != "adaptive" and family != "window":
         chosen["tied"] = True
-    layers = int(given.get("layers", 1))
+    outputs = _outputs(head, vocab_size, given.get("samples"))
+    layers = int(given.get("layers", ATTENTION_LAYERS if family == "transformer" else 1))
     hidden = int(given["hidden"]) if given.get("hidden") is not None else 0
     if not hidden:
-        hidden = _choose_hidden(family, operations, num_tokens, vocab_size, layers=layers, head=head)
+        hidden = _choose_hidden(family, operations, num_tokens, outputs, layers=layers)
         chosen["hidden"] = hidden
-    weights = matmul_weights(family, hidden, vocab_size, layers=layers, head=head)
+    weights = matmul_weights(family, hidden, outputs, layers=layers)
     passes = operations / (6.0 * weights) / max(num_tokens, 1)
     if not any(key.startswith("dropout") for key in given):
         chosen["dropout"] = choose_dropout(min(passes, MAX_PASSES), hidden)
-    settings = _choose_batch(train or {}, num_tokens, vocab_size, tokens=passes * num_tokens)
+    if family == "transformer":
+        chosen |= _choose_window(given, num_tokens)
+    settings = _choose_batch(family, train or {}, num_tokens, vocab_size, tokens=passes * num_tokens)
+    if family == "transformer":
+        settings |= _choose_rate(train or {})
     return Plan(chosen, settings, _sentences(chosen, settings, seconds, passes, num_tokens))
 
 
-def matmul_weights(family: str, hidden: int, vocab_size: int, *, layers: int, head: str) -> float:
+def _outputs(head: str, vocab_size: int, samples: Any) -> float:
+    """Words that a token is compared with in training: all, those of its clusters, or those that were drawn."""
+    if head in ("full", "adaptive"):
+        return vocab_size * (ADAPTIVE_SHARE if head == "adaptive" else 1.0)
+    return choose_samples(vocab_size, None if samples is None else int(samples)) + 1.0
+
+
+def matmul_weights(family: str, hidden: int, outputs: float, *, layers: int) -> float:
     """Weights that a token is multiplied with: cells and output layer, not the embedding, which is looked up."""
-    output = hidden * vocab_size * (ADAPTIVE_SHARE if head == "adaptive" else 1.0)
+    output = hidden * outputs
     if family == "window":  # words of a quarter of the width
         return hidden * WINDOW * hidden / 4 + max(0, layers - 1) * hidden**2 + output
     return layers * GATES[family] * 2 * hidden**2 + output
@@ -85,7 +101,7 @@ def choose_dropout(passes: float, hidden: int) -> float:
 
 def _choose_head(family: str, operations: float, vocab_size: int, *, is_tied: bool) -> str:
     """All words at once where there are few, or time enough; else the rare ones in clusters."""
-    full = matmul_weights(family, FULL_FROM, vocab_size, layers=1, head="full")
+    full = matmul_weights(family, FULL_FROM, vocab_size, layers=1)
     return "full" if vocab_size < ADAPTIVE_FROM or is_tied or full <= _affordable(operations) else "adaptive"
 
 
@@ -94,25 +110,39 @@ def _affordable(operations: float) -> float:
     return 1.15 * math.sqrt(operations / (6.0 * TOKENS_PER_WEIGHT))
 
 
-def _choose_hidden(family: str, operations: float, num_tokens: int, vocab_size: int, *, layers: int, head: str) -> int:
+def _choose_hidden(family: str, operations: float, num_tokens: int, outputs: float, *, layers: int) -> int:
     """The widest net that still sees enough tokens, and whose cells are not absurdly many for so little text."""
     best = SIZES[0]
     for size in SIZES:
-        weights = matmul_weights(family, size, vocab_size, layers=layers, head=head)
-        cells = matmul_weights(family, size, 0, layers=layers, head=head)
+        weights = matmul_weights(family, size, outputs, layers=layers)
+        cells = matmul_weights(family, size, 0, layers=layers)
         if weights <= _affordable(operations) and cells <= 10.0 * num_tokens:
             best = size
     return best
 
 
-def _choose_batch(given: Mapping[str, Any], num_tokens: int, vocab_size: int, *, tokens: float) -> dict[str, Any]:
-    """Long windows for small alphabets; fewer rows where there would be too few steps."""
+def _choose_window(given: Mapping[str, Any], num_tokens: int) -> dict[str, Any]:
+    """As far as the record says, but no further than the text goes."""
+    return {} if "window" in given or num_tokens >= ATTENTION_WINDOW else {"window": max(1, num_tokens)}
+
+
+def _choose_rate(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Attention learns at a lower rate than recurrence, and from a smoothed gradient."""
+    if given.get("optimiser", "adam") not in ("adam", "adamw"):
+        return {}
+    return {key: value for key, value in (("learning_rate", ATTENTION_RATE), ("beta1", 0.9)) if given.get(key) is None}
+
+
+def _choose_batch(
+    family: str, given: Mapping[str, Any], num_tokens: int, vocab_size: int, *, tokens: float
+) -> dict[str, Any]:
+    """Long windows for small alphabets, and where all of a window is read at once; fewer rows for more steps."""
     chosen: dict[str, Any] = {}
     bptt = int(given["bptt"]) if given.get("bptt") is not None else 0
     if not bptt:
-        bptt = chosen["bptt"] = 35 if vocab_size > 1000 else 100
+        bptt = chosen["bptt"] = (35 if vocab_size > 1000 else 100) * (2 if family == "transformer" else 1)
     if given.get("batch") is None:
-        rows = 64
+        rows = 32 if family == "transformer" else 64
         while rows > 16 and (tokens / (rows * bptt) < 1000 or num_tokens < 20 * rows * bptt):
             rows //= 2
         chosen["batch"] = rows

@@ -1,0 +1,71 @@
+"""A softmax that is trained on a few words at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from elman.lm import Array
+from elman.nets.full_head import FullHead
+from elman.nets.sampled_loss import Drawn, sampled_loss
+from elman.nets.sampling import inclusion_chances, log_frequencies
+
+
+class SampledHead(FullHead):
+    """p = softmax(W h + b), exact wherever it is asked for; only training looks at fewer words (see sampled_loss.py).
+
+    While noise is wanted, which is in training, `loss` is the criterion on words drawn for the whole batch, and so is
+    the sum it reports: the exact one would cost what sampling saves. Else it is the full softmax's, in both.
+
+    kind: `sampled`, `nce` or `blackout`. counts: (V,), how often each word was seen; without them the chances are to be
+    loaded. The bias begins at the words' frequencies: for `nce`, whose Z is fixed at one, the net is then normalised
+    at the start, and for all of them a word that is rarely drawn begins where it belongs.
+    """
+
+    log_chances: Tensor  # (V,) of each word to be drawn: kept with the model, so that training can go on from it
+
+    def __init__(
+        self,
+        features: int,
+        vocab_size: int,
+        *,
+        kind: str,
+        samples: int,
+        alpha: float,
+        counts: Array | None,
+        tied: Parameter | None,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__(features, vocab_size, tied=tied, dtype=dtype)
+        self.kind = kind
+        self.samples = samples
+        counts = np.ones(vocab_size) if counts is None else counts
+        chances = np.log(inclusion_chances(counts, samples, alpha))
+        self.register_buffer("log_chances", torch.from_numpy(chances).to(dtype))
+        self._log_frequencies = torch.from_numpy(log_frequencies(counts)).to(dtype)
+
+    def initialise(self, rng: torch.Generator) -> None:
+        """Small weights, so that the first prediction is nearly the words' frequencies."""
+        super().initialise(rng)
+        with torch.no_grad():
+            self.bias.copy_(self._log_frequencies)
+
+    def draw(self) -> Drawn:
+        """Words for one batch, from torch's own generator."""
+        log_chances_V = self.log_chances
+        return Drawn((torch.rand_like(log_chances_V).log() <= log_chances_V).nonzero()[:, 0], log_chances_V)
+
+    def loss(self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool) -> tuple[Tensor, Tensor]:
+        """In training the criterion's mean and sum; else the mean of -log p(target) and the plain sum in float64."""
+        if not is_noisy:
+            return super().loss(features_NP, targets_N, is_noisy=False)
+        mean, nats_N = sampled_loss(
+            self.kind, features_NP, self.weight, self.bias, targets_N, self.draw(), scale=self.scale
+        )
+        return mean, nats_N.sum(dtype=torch.float64)
+
+    def multiply_adds(self) -> float:
+        """Of one row in training, forward."""
+        return float((self.samples + 1) * self.weight.shape[1])
