@@ -52,6 +52,14 @@ class FreeModel(LanguageModel[S], Protocol[S]):
         """The state before anything was read; the start symbol is inside."""
 
 
+@runtime_checkable
+class ConditionalModel(LanguageModel[S], Protocol[S]):
+    """A model of a target given a source: its state is made by reading the source."""
+
+    def encode(self, source: Array, lengths: Array) -> S:
+        """The state before anything was written. source (B, S), lengths (B,), each row's end of sequence included."""
+
+
 def map_state(function: Callable[[Any], Any], state: S) -> S:
     """The same state with every leaf replaced by function(leaf)."""
     if isinstance(state, tuple):

@@ -105,9 +105,9 @@ class BidirectionalLayer(Layer):
         """-> (T, B, 2 H), the lengths and both states, each as it was after the row's own last step"""
         lengths_B, *both = state
         middle = self.onward.num_states
-        onward_TBH, onward = _read_padded(self.onward, inputs_TBI, tuple(both[:middle]), lengths_B, weight_drop)
+        onward_TBH, onward = read_padded(self.onward, inputs_TBI, tuple(both[:middle]), lengths_B, weight_drop)
         reversed_TBI = reverse(inputs_TBI, lengths_B)
-        turned_TBH, turned = _read_padded(self.backward, reversed_TBI, tuple(both[middle:]), lengths_B, weight_drop)
+        turned_TBH, turned = read_padded(self.backward, reversed_TBI, tuple(both[middle:]), lengths_B, weight_drop)
         return torch.cat([onward_TBH, reverse(turned_TBH, lengths_B)], dim=-1), (lengths_B, *onward, *turned)
 
     def multiply_adds(self) -> float:
@@ -137,7 +137,7 @@ def reverse(values_TBX: Tensor, lengths_B: Tensor) -> Tensor:
     return values_TBX.flatten(0, 1).index_select(0, places_N).view(values_TBX.shape)
 
 
-def _read_padded(
+def read_padded(
     layer: Layer, inputs_TBI: Tensor, state: LayerState, lengths_B: Tensor, weight_drop: float
 ) -> tuple[Tensor, LayerState]:
     """A layer's outputs, zero at padding, and each row's state after its own last token."""

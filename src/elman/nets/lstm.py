@@ -55,7 +55,7 @@ class LstmLayer(Layer):
         if is_padding_TB is not None:
             inputs_TBI = torch.cat([inputs_TBI, is_padding_TB[:, :, None].to(inputs_TBI.dtype)], dim=-1)
             weight_in = torch.cat([weight_in, self._hold_still()], dim=-1)
-        if len(inputs_TBI) < FEW_STEPS and not torch.is_grad_enabled():
+        if len(inputs_TBI) == 1 or (len(inputs_TBI) < FEW_STEPS and not torch.is_grad_enabled()):
             outputs = []
             for inputs_BI in inputs_TBI:
                 h_BH, c_BH = torch.lstm_cell(inputs_BI, (h_BH, c_BH), weight_in, weight_back, self.bias, self._no_bias)

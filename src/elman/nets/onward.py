@@ -1,0 +1,77 @@
+"""Recurrent layers that read a whole text from its beginning to its end, rows of any length side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from elman.config import Skip
+from elman.nets.encoder import Encoding, read_padded
+from elman.nets.layer import Layer, LayerState
+from elman.nets.stack import Stack, layer_inputs
+
+
+class OnwardStack(Module):
+    """What `BidirectionalStack` is, in one direction: padding never changes anything. T steps · B rows · H hidden"""
+
+    def __init__(
+        self,
+        make_layer: Callable[[int], Layer],
+        *,
+        inputs: int,
+        hidden: int,
+        num_layers: int,
+        skip: Skip = "none",
+        layer_norm: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        widths = layer_inputs(skip, inputs, [hidden] * num_layers)
+        layers = [PaddedLayer(make_layer(width)) for width in widths[:-1]]
+        self.stack = Stack(layers, inputs=inputs, skip=skip, layer_norm=layer_norm, dtype=dtype)
+        self.features = self.stack.features
+
+    def initialise(self, rng: torch.Generator) -> None:
+        """Draw all weights."""
+        self.stack.initialise(rng)
+
+    def forward(self, values_TBI: Tensor, lengths_B: Tensor, *, dropout: float = 0.0) -> Encoding:
+        """Read each row up to its length. `dropout` is between layers, locked over time."""
+        carried: list[Tensor] = []
+        for layer in self.stack.parts:
+            zeros = [values_TBI.new_zeros(len(lengths_B), layer.hidden) for _ in range(layer.num_states - 1)]
+            carried += [lengths_B, *zeros]
+        outputs_TBH, after = self.stack(values_TBI, carried, dropout=dropout)
+        times_T1 = torch.arange(len(outputs_TBH), device=lengths_B.device)[:, None]
+        outputs_TBH = outputs_TBH * (times_T1 < lengths_B)[:, :, None]
+        return Encoding(outputs_TBH, tuple(state[1:] for state in self.stack.split(after)), ())
+
+    def multiply_adds(self) -> float:
+        """Of one step of one row."""
+        return self.stack.multiply_adds()
+
+
+class PaddedLayer(Layer):
+    """A layer whose rows end where they end. The state is their lengths, then the layer's own."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__(layer.hidden)
+        self.layer = layer
+        self.num_states = 1 + layer.num_states
+
+    def initialise(self, rng: torch.Generator) -> None:
+        """Draw the weights."""
+        self.layer.initialise(rng)
+
+    def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
+        """-> (T, B, H), the lengths and the state as it was after each row's own last step"""
+        lengths_B, *own = state
+        outputs_TBH, after = read_padded(self.layer, inputs_TBI, tuple(own), lengths_B, weight_drop)
+        return outputs_TBH, (lengths_B, *after)
+
+    def multiply_adds(self) -> float:
+        """Of one step of one row."""
+        return self.layer.multiply_adds()
