@@ -210,6 +210,16 @@ def test_a_forget_gate_begins_open() -> None:
     assert layer.bias.tolist() == [0.0] * HIDDEN + [1.5] * HIDDEN + [0.0] * 2 * HIDDEN
 
 
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "relu"])
+def test_an_additive_layer_does_not_grow_with_the_text(activation: Any) -> None:
+    layer = ElmanLayer(16, 64, recurrence="additive", activation=activation, dtype=F64)
+    layer.initialise(torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        outputs, _ = layer(normal(2000, 2, 16), (torch.zeros(2, 64, dtype=F64),))
+    assert outputs[1000:].abs().max() <= 2 * outputs[:1000].abs().max()
+    assert outputs.abs().max() < 30
+
+
 def test_a_rectified_layer_begins_by_remembering() -> None:
     layer = ElmanLayer(INPUTS, HIDDEN, recurrence="plain", activation="relu", dtype=F64)
     layer.initialise(torch.Generator().manual_seed(0))

@@ -29,12 +29,17 @@ class ElmanLayer(Layer):
         self.bias = Parameter(torch.zeros(gates, dtype=dtype))
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Uniform weights; a rectified plain layer begins by remembering (Le, Jaitly & Hinton 2015)."""
+        """Uniform weights; a rectified plain layer begins by remembering (Le, Jaitly & Hinton 2015).
+
+        An additive layer begins by forgetting a quarter a step: otherwise its state grows with every token.
+        """
         draw_weights(rng, self.weight_in, self.weight_back, inputs=self.hidden)
         with torch.no_grad():
             self.bias.zero_()
             if self.activation == "relu" and self.recurrence == "plain":
                 self.weight_back.copy_(torch.eye(self.hidden))
+            if self.recurrence == "additive":
+                self.weight_back.mul_(0.4).sub_(0.25 * torch.eye(self.hidden))
 
     def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
         """-> (T, B, H), (h,)"""
