@@ -210,7 +210,7 @@ def test_a_forget_gate_begins_open() -> None:
     assert layer.bias.tolist() == [0.0] * HIDDEN + [1.5] * HIDDEN + [0.0] * 2 * HIDDEN
 
 
-@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "relu"])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])  # sigmoid never takes away, so it has to grow
 def test_an_additive_layer_does_not_grow_with_the_text(activation: Any) -> None:
     layer = ElmanLayer(16, 64, recurrence="additive", activation=activation, dtype=F64)
     layer.initialise(torch.Generator().manual_seed(0))
