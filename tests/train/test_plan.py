@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.config import RecurrentConfig, TrainConfig, WindowConfig, make
+from elman.config import TrainConfig, families, make
 from elman.train.plan import Plan, choose_dropout, matmul_weights, plan
 
 PTB = {"num_tokens": 929_589, "vocab_size": 10_000, "flops_per_second": 1.6e11}
@@ -27,6 +27,8 @@ def test_weights_of_a_net_by_hand() -> None:
     # LSTM: 4 gates x (10 inputs + 10 states) x 10; output 10 x 1000
     assert matmul_weights("lstm", 10, 1000, layers=1) == 800 + 10_000
     assert matmul_weights("gru", 10, 120, layers=2) == 1200 + 1200
+    # Transformer: queries, keys, values and output 4 x 10 x 10, feed-forward 2 x 10 x 40
+    assert matmul_weights("transformer", 10, 120, layers=2) == 2 * 1200 + 1200
     assert matmul_weights("window", 8, 100, layers=2) == 5 * 2 * 8 + 64 + 800
 
 
@@ -38,7 +40,7 @@ def test_fewer_words_to_compare_with_leave_time_for_a_wider_net() -> None:
 
 
 def test_more_time_is_never_a_smaller_net() -> None:
-    for family in ("rnn", "gru", "lstm", "window"):
+    for family in ("rnn", "gru", "lstm", "window", "transformer"):
         sizes = [plan(family=family, seconds=seconds, **PTB).model for seconds in (10, 60, 300, 1200)]
         assert all(a["hidden"] <= b["hidden"] for a, b in pairwise(sizes))
 
@@ -55,9 +57,31 @@ def test_characters_get_longer_windows_and_all_symbols_at_once() -> None:
     assert found.model["head"] == "full" and found.train["bptt"] == 100 and found.model["hidden"] >= 320
 
 
+def test_attention_gets_longer_pieces_a_lower_rate_and_no_window_beyond_the_text() -> None:
+    found = plan(family="transformer", seconds=1150, **PTB)
+    assert 200 <= found.model["hidden"] <= 320 and "window" not in found.model
+    assert found.train == {"batch": 32, "bptt": 70, "learning_rate": 0.0015}
+    little = plan(family="transformer", num_tokens=90, vocab_size=20, seconds=60, flops_per_second=1.6e11)
+    assert little.model["window"] == 90
+    given = plan(family="transformer", seconds=60, model={"window": "7"}, train={"optimiser": "sgd"}, **PTB)
+    assert "window" not in given.model and "learning_rate" not in given.train
+
+
+def test_a_state_that_is_a_sum_is_normalised() -> None:
+    found = plan(family="rnn", seconds=600, model={"recurrence": "additive"}, **PTB)
+    assert found.model["layer_norm"] is True and "layer_norm" not in plan(family="rnn", seconds=600, **PTB).model
+
+
+def test_only_the_lstm_gets_the_highest_rate() -> None:
+    rates = {
+        family: plan(family=family, seconds=600, **PTB).train.get("learning_rate") for family in ("rnn", "gru", "lstm")
+    }
+    assert rates == {"rnn": 0.0015, "gru": 0.0025, "lstm": None}
+
+
 def test_a_little_text_gets_a_small_net_and_small_batches() -> None:
     found = plan(family="lstm", num_tokens=20_000, vocab_size=500, seconds=3600, flops_per_second=1.6e11)
-    assert found.model["hidden"] <= 200 and found.train["batch"] == 16
+    assert found.model["hidden"] <= 200 and found.train["batch"] == 8
 
 
 def test_dropout_grows_with_the_passes() -> None:
@@ -71,7 +95,7 @@ def test_a_narrow_net_gets_less_dropout() -> None:
 
 
 @given(
-    st.sampled_from(["rnn", "gru", "lstm", "window"]),
+    st.sampled_from(["rnn", "gru", "lstm", "window", "transformer"]),
     st.integers(1, 10**9),
     st.integers(2, 10**6),
     st.floats(0.1, 1e6),
@@ -79,6 +103,5 @@ def test_a_narrow_net_gets_less_dropout() -> None:
 )
 def test_every_plan_is_a_valid_setting(family: str, tokens: int, vocab: int, seconds: float, flops: float) -> None:
     found: Plan = plan(family=family, num_tokens=tokens, vocab_size=vocab, seconds=seconds, flops_per_second=flops)
-    record: Any = WindowConfig if family == "window" else RecurrentConfig
-    make(record, {"family": family, **found.model}, section="model")
+    make(families()[family], {"family": family, **found.model}, section="model")
     make(TrainConfig, found.train, section="train")

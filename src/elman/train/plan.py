@@ -24,7 +24,8 @@ ADAPTIVE_SHARE = 0.12  # of the full output layer's work that an adaptive one do
 WINDOW = 5
 ATTENTION_WINDOW = 128
 ATTENTION_LAYERS = 2
-ATTENTION_RATE = 0.001
+MIN_STEPS = 1_200  # a short run takes smaller batches rather than fewer steps
+RATES = {"rnn": 0.0015, "gru": 0.0025, "window": 0.002, "transformer": 0.0015}  # on PTB, 500 steps: .001 289, .002 237, .004 408
 MAX_DROPOUT = 0.6
 MAX_PASSES = 40  # after so many the best weights are usually behind
 
@@ -72,9 +73,10 @@ def plan(
         chosen["dropout"] = choose_dropout(min(passes, MAX_PASSES), hidden)
     if family == "transformer":
         chosen |= _choose_window(given, num_tokens)
+    if given.get("recurrence") == "additive" and "layer_norm" not in given:
+        chosen["layer_norm"] = True  # a sum over all the text: as it is, the output could not be read
     settings = _choose_batch(family, train or {}, num_tokens, vocab_size, tokens=passes * num_tokens)
-    if family == "transformer":
-        settings |= _choose_rate(train or {})
+    settings |= _choose_rate(family, train or {})
     return Plan(chosen, settings, _sentences(chosen, settings, seconds, passes, num_tokens))
 
 
@@ -126,11 +128,10 @@ def _choose_window(given: Mapping[str, Any], num_tokens: int) -> dict[str, Any]:
     return {} if "window" in given or num_tokens >= ATTENTION_WINDOW else {"window": max(1, num_tokens)}
 
 
-def _choose_rate(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Attention learns at a lower rate than recurrence, and from a smoothed gradient."""
-    if given.get("optimiser", "adam") not in ("adam", "adamw"):
-        return {}
-    return {key: value for key, value in (("learning_rate", ATTENTION_RATE), ("beta1", 0.9)) if given.get(key) is None}
+def _choose_rate(family: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Only the LSTM stands the highest rate."""
+    is_adam = given.get("optimiser", "adam") in ("adam", "adamw")
+    return {"learning_rate": RATES[family]} if is_adam and family in RATES and not given.get("learning_rate") else {}
 
 
 def _choose_batch(
@@ -143,7 +144,7 @@ def _choose_batch(
         bptt = chosen["bptt"] = (35 if vocab_size > 1000 else 100) * (2 if family == "transformer" else 1)
     if given.get("batch") is None:
         rows = 32 if family == "transformer" else 64
-        while rows > 16 and (tokens / (rows * bptt) < 1000 or num_tokens < 20 * rows * bptt):
+        while rows > 8 and (tokens / (rows * bptt) < MIN_STEPS or num_tokens < 20 * rows * bptt):
             rows //= 2
         chosen["batch"] = rows
     return chosen
