@@ -35,7 +35,7 @@ def arguments(text: Path, out: Path, *more: str) -> list[str]:
     return ["train", "lm", str(text), "--units", "space", "--out", str(out), "--threads", "1", *SMALL, *more]
 
 
-@pytest.mark.parametrize("model", ["window", "rnn", "gru", "lstm"])
+@pytest.mark.parametrize("model", ["window", "rnn", "gru", "lstm", "transformer"])
 def test_a_net_learns_and_its_number_is_that_of_evaluate(run: Run, text: Path, tmp_path: Path, model: str) -> None:
     valid = tmp_path / "valid.txt"
     valid.write_text("\n".join(text.read_text().splitlines()[:40]) + "\n")
@@ -46,6 +46,16 @@ def test_a_net_learns_and_its_number_is_that_of_evaluate(run: Run, text: Path, t
     assert again.json["perplexity"] == pytest.approx(made.json["valid"]["perplexity"], rel=1e-5)
     assert again.json["bits_per_byte"] == pytest.approx(made.json["valid"]["bits_per_byte"], rel=1e-5)
     assert "cat" in run("next", tmp_path / "m", "the", "--k", "2").out.split()
+
+
+def test_a_window_longer_than_the_text_is_refused_and_the_default_one_shrunk(run: Run, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("a b a b a b\n" * 8)  # 56 tokens with the ends of lines
+    command = [*arguments(text, tmp_path / "m", "--model", "transformer", "--valid", "none", "--epochs", "1")]
+    refused = run(*command, "--set", "model.window=57")
+    assert refused.code == 2 and "a window of 57 is longer than the text of 56 tokens" in refused.err
+    assert "set model.window to 56 or less" in refused.err
+    assert run(*command, "--overwrite", "--json").json["settings"]["window"] == 56
 
 
 def test_killed_at_any_moment_and_resumed_gives_the_same_weights_to_the_bit(text: Path, tmp_path: Path) -> None:

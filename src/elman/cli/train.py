@@ -25,7 +25,10 @@ def train(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="uniform unigram bigram ngram kn mkn snm window rnn gru lstm [default: mkn]"),
+        typer.Option(
+            metavar="NAME",
+            help="uniform unigram bigram ngram kn mkn snm window rnn gru lstm transformer [default: mkn]",
+        ),
     ] = None,
     units: Annotated[
         str | None,
