@@ -10,7 +10,7 @@ import itertools
 import math
 import queue
 import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -30,6 +30,7 @@ UNIT_TOKENS = 1_000  # of a stream are drawn together by the bootstrap, since ne
 MIN_UNITS = 5  # fewer say nothing about how a number would vary
 MAX_UNITS = 2_000  # more cost time and change nothing: neighbours are drawn together
 T = TypeVar("T")
+Scorer = Callable[[Array], Array]  # the ids of a block -> the nats of its tokens; blocks come in order
 
 
 class IdBlock(Protocol):
@@ -133,7 +134,20 @@ def evaluate(
     rng: np.random.Generator | None = None,
     chunk_tokens: int = CHUNK_TOKENS,
 ) -> Evaluation:
-    """Score a text: as one stream whose state is carried, or each line alone. Without an rng there is no interval.
+    """Score a text: as one stream whose state is carried, or each line alone. Without an rng there is no interval."""
+    scorer = lines_scorer(lm, chunk_tokens) if reset_lines else stream_scorer(lm, chunk_tokens)
+    return evaluate_by(scorer, blocks, reset_lines=reset_lines, signature=signature, rng=rng)
+
+
+def evaluate_by(
+    scorer: Scorer,
+    blocks: Iterable[IdBlock],
+    *,
+    reset_lines: bool,
+    signature: str,
+    rng: np.random.Generator | None = None,
+) -> Evaluation:
+    """The numbers of a text whose tokens are scored by a function. Without an rng there is no interval.
 
     Memory holds a few blocks, and two numbers for each line (or 1,000 tokens of a stream) for the interval.
     """
@@ -141,7 +155,7 @@ def evaluate(
     unit_nats: list[Array] = []
     unit_tokens: list[Array] = []
     with closing(prefetch(_joined(blocks))) as ready:
-        for block, nats_N, starts in _scored(lm, ready, reset_lines=reset_lines, chunk_tokens=chunk_tokens):
+        for block, nats_N, starts in _scored(scorer, ready, reset_lines=reset_lines):
             tally += _tally(block, nats_N)
             unit_nats.append(np.add.reduceat(nats_N, starts, dtype=np.float64))
             unit_tokens.append(np.diff(starts, append=len(nats_N)))
@@ -179,25 +193,38 @@ def _joined(blocks: Iterable[IdBlock]) -> Iterator[IdBlock]:
             waiting = []
 
 
-def _scored(
-    lm: FreeModel[S], blocks: Iterable[IdBlock], *, reset_lines: bool, chunk_tokens: int
-) -> Iterator[tuple[IdBlock, Array, Array]]:
+def _scored(scorer: Scorer, blocks: Iterable[IdBlock], *, reset_lines: bool) -> Iterator[tuple[IdBlock, Array, Array]]:
     """Each block, the nats of its tokens, and where in it the bootstrap's units begin."""
-    state = lm.start(1)
     for block in blocks:
         ids = np.asarray(block.ids, dtype=np.int64)
         if len(ids) == 0:
             continue
-        if reset_lines:
-            ends = np.flatnonzero(ids == EOS_ID) + 1
-            starts = np.concatenate([[0], ends[ends < len(ids)]])
-            nats_N = _line_nats(lm, ids, np.diff(starts, append=len(ids)), chunk_tokens)
-        else:
-            num_units = max(1, round(len(ids) / UNIT_TOKENS))
-            starts = np.arange(num_units) * len(ids) // num_units
-            log_probs, state = _score_in_chunks(lm, ids[None], np.array([len(ids)]), state, chunk_tokens)
-            nats_N = -log_probs[0]
-        yield block, nats_N, starts
+        num_units = max(1, round(len(ids) / UNIT_TOKENS))
+        starts = line_starts(ids) if reset_lines else np.arange(num_units) * len(ids) // num_units
+        yield block, scorer(ids), starts
+
+
+def lines_scorer(lm: FreeModel[S], chunk_tokens: int = CHUNK_TOKENS) -> Scorer:
+    """Each line read alone from the start."""
+    return lambda ids: _line_nats(lm, ids, np.diff(line_starts(ids), append=len(ids)), chunk_tokens)
+
+
+def stream_scorer(lm: FreeModel[S], chunk_tokens: int = CHUNK_TOKENS) -> Scorer:
+    """All that comes read as one stream, the state carried from block to block."""
+    state = lm.start(1)
+
+    def score(ids: Array) -> Array:
+        nonlocal state
+        log_probs, state = _score_in_chunks(lm, ids[None], np.array([len(ids)]), state, chunk_tokens)
+        return -log_probs[0]
+
+    return score
+
+
+def line_starts(ids: Array) -> Array:
+    """Where lines begin. -> (L,)"""
+    ends = np.flatnonzero(ids == EOS_ID) + 1
+    return np.concatenate([[0], ends[ends < len(ids)]])
 
 
 def _tally(block: IdBlock, nats_N: Array) -> Tally:
