@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elman import search
 from elman.errors import DataError, UsageError
 from elman.lm import Array, repeat
 from elman.search import Hypothesis, beam_search, draw, greedy, length_norm, sample, sample_rows
@@ -299,3 +300,22 @@ def test_a_model_that_predicts_nan_is_an_error_not_a_text() -> None:
         next(sample(lm, lm.start(1), rng=np.random.default_rng(0)))
     with pytest.raises(DataError, match="NaN"):
         beam_search(lm, lm.start(1), width=2, stop=1, max_tokens=2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 3), st.sampled_from([1, 5, 63, 64, 65, 200]), st.integers(1, 9))
+def test_the_best_of_many_words_are_found_as_by_sorting_all(
+    seed: int, num_beams: int, vocab_size: int, count: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    log_probs = np.log(rng.random((2, num_beams, vocab_size)).astype(np.float32))
+    log_probs[rng.random(log_probs.shape) < 0.3] = -np.inf
+    costs = rng.random((2, num_beams))
+    found = search._cheapest(costs, log_probs, count)
+    for row in range(2):
+        every = (costs[row][:, None] - log_probs[row]).ravel()
+        expected = np.argsort(every, kind="stable")[:count]
+        possible = np.isfinite(every[expected])
+        np.testing.assert_array_equal(found.costs[row][: len(expected)], every[expected])
+        np.testing.assert_array_equal(found.places[row][: len(expected)][possible], expected[possible])
+        assert (found.places[row] < num_beams * vocab_size).all()

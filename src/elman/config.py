@@ -353,6 +353,7 @@ class Seq2SeqConfig(NetConfig):
     layer_norm: bool = False
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     own_words: float = Field(0.0, ge=0, le=1)  # scheduled sampling: the part of its own words that it reads at last
+    longest_target: int | None = Field(None, ge=1)  # tokens after which writing may be cut off; as in training
     own_words_steps: int | None = Field(None, ge=1)  # scheduled sampling: steps until that part is reached; 2,000
 
     @model_validator(mode="after")
@@ -466,7 +467,9 @@ class TaskSettings(NamedTuple):
 
 def tasks() -> dict[str, TaskSettings]:
     """The name of every task besides `lm`, and its records."""
-    return {}
+    return {
+        "seq2seq": TaskSettings(PairsConfig, Seq2SeqConfig),
+    }
 
 
 def families() -> dict[str, type[Config]]:

@@ -17,6 +17,7 @@ from elman.lm import Array, LanguageModel, S, num_rows, select
 from elman.shaping import AS_IS, Shaping, shape, without
 
 Stop = int | Iterable[int]
+BLOCK_WORDS = 64  # of which the best is looked at first
 
 
 @dataclass(frozen=True)
@@ -151,8 +152,7 @@ def beam_search(
     for _ in range(max_tokens):
         num_beams = costs_RK.shape[1]
         log_probs = without(_predict(lm, state), forbid)
-        candidates_RKV = costs_RK[:, :, None] - log_probs.reshape(len(active), num_beams, -1)
-        finished, live = _choose(candidates_RKV, stops, width)
+        finished, live = _choose(costs_RK, log_probs.reshape(len(active), num_beams, -1), stops, width)
         for row, beam in enumerate(active):
             beam.extend(finished.row(row), live.row(row), lm.vocab_size)
         keep = np.array([row for row, beam in enumerate(active) if beam.is_open], dtype=np.int64)
@@ -175,30 +175,57 @@ class _Chosen(NamedTuple):
         return _Chosen(self.places[row], self.costs[row])
 
 
-def _choose(candidates_RKV: Array, stops: Array, width: int) -> tuple[_Chosen, _Chosen]:
-    """The candidates that finish and those that go on, at most `width` of either in a row. Overwrites its argument.
+def _choose(costs_RK: Array, log_probs_RKV: Array, stops: Array, width: int) -> tuple[_Chosen, _Chosen]:
+    """The candidates that finish and those that go on, at most `width` of either in a row.
 
     A stop token finishes a hypothesis only where it is among the `width` best of all: so a beam of one is greedy.
     """
-    candidates_RN = candidates_RKV.reshape(len(candidates_RKV), -1)
-    best = _cheapest(candidates_RN, width)
-    is_stop_RK = np.isin(best.places % candidates_RKV.shape[2], stops)
-    finished = _Chosen(best.places, np.where(is_stop_RK, best.costs, np.inf))
-    if not is_stop_RK.any():
-        return finished, best
-    candidates_RKV[:, :, stops] = np.inf
-    return finished, _cheapest(candidates_RN, width)
+    num_beams, vocab_size = log_probs_RKV.shape[1:]
+    # A beam has no more candidates that finish than stop tokens, so among so many there are enough that go on.
+    best = _cheapest(costs_RK, log_probs_RKV, width + num_beams * len(stops))
+    is_stop_RN = np.isin(best.places % vocab_size, stops)
+    finished = _Chosen(best.places[:, :width], np.where(is_stop_RN, best.costs, np.inf)[:, :width])
+    going_RN = np.argsort(is_stop_RN, axis=1, kind="stable")  # those that go on first, still by their cost
+    costs_RN = np.take_along_axis(np.where(is_stop_RN, np.inf, best.costs), going_RN, axis=1)
+    return finished, _Chosen(np.take_along_axis(best.places, going_RN, axis=1)[:, :width], costs_RN[:, :width])
 
 
-def _cheapest(costs_RN: Array, count: int) -> _Chosen:
-    """The `count` lowest costs of each row, or all where there are fewer; of equals, those that come first go first."""
+def _cheapest(costs_RK: Array, log_probs_RKV: Array, count: int) -> _Chosen:
+    """The `count` cheapest candidates of each row, or all where there are fewer; of equals, those first in place.
+
+    Sorting out thousands of words is what takes time, so first only the best of every few is looked at: the `count`
+    best words are in the `count` best blocks.
+    """
+    num_rows, num_beams, vocab_size = log_probs_RKV.shape
+    num_blocks = -(-vocab_size // BLOCK_WORDS)
+    if count >= num_beams * num_blocks:
+        costs_RN = (costs_RK[:, :, None] - log_probs_RKV).reshape(num_rows, -1)
+        return _lowest(costs_RN, np.broadcast_to(np.arange(costs_RN.shape[1]), costs_RN.shape), count)
+    whole = vocab_size // BLOCK_WORDS * BLOCK_WORDS
+    best_RKB = log_probs_RKV[:, :, :whole].reshape(num_rows, num_beams, -1, BLOCK_WORDS).max(axis=-1)
+    if whole < vocab_size:
+        best_RKB = np.concatenate([best_RKB, log_probs_RKV[:, :, whole:].max(axis=-1, keepdims=True)], axis=-1)
+    block_costs_RN = (costs_RK[:, :, None] - best_RKB).reshape(num_rows, -1)
+    blocks_RC = np.argpartition(block_costs_RN, count - 1, axis=1)[:, :count]
+    beams_RC, first_RC = blocks_RC // num_blocks, blocks_RC % num_blocks * BLOCK_WORDS
+    words_RCW = first_RC[:, :, None] + np.arange(BLOCK_WORDS)
+    is_word_RCW = words_RCW < vocab_size
+    words_RCW = np.minimum(words_RCW, vocab_size - 1)
+    rows_R11 = np.arange(num_rows)[:, None, None]
+    costs_RCW = costs_RK[rows_R11, beams_RC[:, :, None]] - log_probs_RKV[rows_R11, beams_RC[:, :, None], words_RCW]
+    places_RCW = beams_RC[:, :, None] * vocab_size + words_RCW
+    costs_RN = np.where(is_word_RCW, costs_RCW, np.inf).reshape(num_rows, -1)
+    return _lowest(costs_RN, places_RCW.reshape(num_rows, -1), count)
+
+
+def _lowest(costs_RN: Array, places_RN: Array, count: int) -> _Chosen:
+    """The lowest costs of each row, in order, and the places that they belong to."""
     if count < costs_RN.shape[1]:
-        places_RK = np.sort(np.argpartition(costs_RN, count - 1, axis=1)[:, :count], axis=1)
-    else:
-        places_RK = np.broadcast_to(np.arange(costs_RN.shape[1]), costs_RN.shape)
-    costs_RK = np.take_along_axis(costs_RN, places_RK, axis=1)
-    order_RK = np.argsort(costs_RK, axis=1, kind="stable")
-    return _Chosen(np.take_along_axis(places_RK, order_RK, axis=1), np.take_along_axis(costs_RK, order_RK, axis=1))
+        chosen_RC = np.argpartition(costs_RN, count - 1, axis=1)[:, :count]
+        costs_RN = np.take_along_axis(costs_RN, chosen_RC, axis=1)
+        places_RN = np.take_along_axis(places_RN, chosen_RC, axis=1)
+    order_RC = np.lexsort((places_RN, costs_RN), axis=1)
+    return _Chosen(np.take_along_axis(places_RN, order_RC, axis=1), np.take_along_axis(costs_RN, order_RC, axis=1))
 
 
 class _Beam:

@@ -8,17 +8,11 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elman.metrics.translation import (
-    Written,
-    bucket_width,
-    by_length,
-    corpus_numbers,
-    edit_counts,
-    edit_distance,
-    signatures,
-)
+from elman.metrics.translation import Marks, Written, bucket_width, edit_counts, edit_distance
 
-SENTENCES = st.lists(st.sampled_from(["the", "cat", "sat", "on", "a", "mat", ".", "dog"]), min_size=1, max_size=9).map(" ".join)
+SENTENCES = st.lists(st.sampled_from(["the", "cat", "sat", "on", "a", "mat", ".", "dog"]), min_size=1, max_size=9).map(
+    " ".join
+)
 
 
 def row(text: str, *references: str, source_length: int = 5) -> Written:
@@ -28,10 +22,17 @@ def row(text: str, *references: str, source_length: int = 5) -> Written:
     return Written(text, references, tokens(text), [tokens(r) for r in references], source_length)
 
 
+def marks(rows: list[Written]) -> Marks:
+    found = Marks()
+    for one in rows:
+        found.add([one])
+    return found
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=8))
 def test_bleu_and_chrf_are_sacrebleus(pairs: list[tuple[str, str]]) -> None:
-    found = corpus_numbers([row(text, reference) for text, reference in pairs])
+    found = marks([row(text, reference) for text, reference in pairs]).numbers()
     texts, references = [text for text, _ in pairs], [[reference for _, reference in pairs]]
     assert found["bleu"] == sacrebleu.corpus_bleu(texts, references, force=True).score
     assert found["chrf"] == sacrebleu.corpus_chrf(texts, references).score
@@ -42,10 +43,26 @@ def test_any_reference_counts() -> None:
         row("the cat sat on a mat", "a dog", "the cat sat on a mat"),
         row("a dog sat on the mat", "a dog sat on the mat"),
     ]
-    found = corpus_numbers(rows)
+    found = marks(rows).numbers()
     assert found == {"bleu": pytest.approx(100), "chrf": 100, "exact_match": 1, "edit_distance": 0, "examples": 2}
-    assert signatures(rows)["bleu"].startswith("nrefs:var|case:mixed|eff:no|tok:13a|smooth:exp|version:")
-    assert signatures(rows[1:])["chrf"].startswith("nrefs:1|")
+    assert (
+        marks(rows).signatures()["bleu_signature"].startswith("nrefs:var|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    )
+    assert marks(rows[1:]).signatures()["chrf_signature"].startswith("nrefs:1|")
+
+
+def test_many_references_are_sacrebleus_too() -> None:
+    rows = [
+        row("the cat sat on the mat", "a cat sat on a mat", "the dog sat on the mat"),
+        row("a dog", "a dog on a mat"),
+        row("on the mat sat the cat", "the cat sat on the mat", "on it sat the cat", "mat ."),
+    ]
+    columns = [[r.references[i] if i < len(r.references) else None for r in rows] for i in range(3)]
+    texts = [r.text for r in rows]
+    found = marks(rows)
+    for name, metric in (("bleu", sacrebleu.BLEU(force=True)), ("chrf", sacrebleu.CHRF())):
+        assert found.numbers()[name] == metric.corpus_score(texts, columns).score  # type: ignore[arg-type]
+        assert found.signatures()[f"{name}_signature"] == str(metric.get_signature())
 
 
 def test_edits_by_hand() -> None:
@@ -55,8 +72,8 @@ def test_edits_by_hand() -> None:
     assert edit_distance(np.array([1, 2]), np.array([])) == 2
     assert edit_counts(np.array([1, 2]), [np.array([3, 4, 5]), np.array([1, 2, 2])]) == (1, 3)
     rows = [row("a b c", "a x c d"), row("a", "a")]
-    assert corpus_numbers(rows)["edit_distance"] == pytest.approx(2 / 5)
-    assert corpus_numbers(rows)["exact_match"] == 0.5
+    assert marks(rows).numbers()["edit_distance"] == pytest.approx(2 / 5)
+    assert marks(rows).numbers()["exact_match"] == 0.5
 
 
 @given(st.text("abc", max_size=8), st.text("abc", max_size=8))
@@ -73,7 +90,7 @@ def test_lengths_have_corpora_of_their_own() -> None:
     rows = [row("the cat sat down", "the cat sat down", source_length=n) for n in (1, 9, 10)]
     rows += [row("a dog", "the cat sat down", source_length=n) for n in (11, 25)]
     assert bucket_width([25]) == 5
-    found = by_length(rows)
+    found = marks(rows).by_length()
     assert [(b["from"], b["to"], b["examples"], b["exact_match"]) for b in found] == [
         (1, 5, 1, 1.0), (6, 10, 2, 1.0), (11, 15, 1, 0.0), (21, 25, 1, 0.0),
     ]  # fmt: skip

@@ -63,6 +63,8 @@ def train(
     settings: Mapping[str, Any] | None = None,
     recipe: str | Path | None = None,
     init: str | Path | None = None,
+    targets: str | Path | Sources | None = None,
+    valid_targets: str | Path | Sources | None = None,
     seed: int = 1,
     threads: int | None = None,
     device: str | None = None,
@@ -76,14 +78,18 @@ def train(
     Without `valid` the last part of the data is held out; `valid="none"` trains on all of it. `settings` are what
     `--set` takes: {"model.order": 5}. `budget` is an upper bound of time from `started` (on
     time.monotonic's clock; now, if not given) to the saved model; counting takes what it needs. `init` is a
-    net to go on from, with its vocabulary.
+    net to go on from, with its vocabulary. `targets` are for seq2seq: line by line the other side of `data`, where it
+    is not a table of pairs; `valid_targets` that of `valid`.
     """
     begin = time.perf_counter()
+    if task != "seq2seq" and (targets is not None or valid_targets is not None):
+        raise UsageError(f"{task} has no targets", hint="--source and --target are for seq2seq")
     if task != "lm":
         return _train_task(
             task, data, out=out, model=model, valid=valid, units=units, reset_lines=reset_lines, budget=budget,
-            started=started, memory=memory, settings=settings, recipe=recipe, init=init, seed=seed, threads=threads,
-            device=device, overwrite=overwrite, command=command, report=report, on_progress=on_progress,
+            started=started, memory=memory, settings=settings, recipe=recipe, init=init, targets=targets,
+            valid_targets=valid_targets, seed=seed, threads=threads, device=device, overwrite=overwrite,
+            command=command, report=report, on_progress=on_progress,
         )  # fmt: skip
     base = None if init is None else _base(init, model=model, units=units, settings=settings)
     if base is not None:
@@ -166,6 +172,8 @@ def _train_task(
     settings: Mapping[str, Any] | None,
     recipe: str | Path | None,
     init: str | Path | None,
+    targets: str | Path | Sources | None,
+    valid_targets: str | Path | Sources | None,
     seed: int,
     threads: int | None,
     device: str | None,
@@ -188,6 +196,8 @@ def _train_task(
         seed,
         command,
         report,
+        None if targets is None else sources_of(targets),
+        None if valid_targets is None else sources_of(valid_targets),
     )
     with _reserved(out, overwrite=overwrite):
         return train_task(

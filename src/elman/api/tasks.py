@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,8 @@ class Request:
     seed: int
     command: str | None
     report: Report
+    targets: Sources | None = None  # seq2seq: the other side of the data, line by line
+    valid_targets: Sources | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Prepared:
     record: store.TaskRecord  # `model` is completed when the time is known
     contents: Mapping[str, bytes]  # other files of the model: tokenizers
     tensors: Mapping[str, Array]  # the examples as ids, those of training and those held out
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of the request, for the plan
 
 
 class TaskModel(ABC):
@@ -135,6 +138,10 @@ class TaskRun(runs.AnyRun):
 def find_task(name: str) -> Task:
     """The task of that name."""
     match name:
+        case "seq2seq":
+            from elman.api.seq2seq import Seq2SeqTask
+
+            return Seq2SeqTask()
         case _:
             raise UsageError(f"there is no task {name!r}", hint=f"tasks: {', '.join(('lm', *config.tasks()))}")
 

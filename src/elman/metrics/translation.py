@@ -21,7 +21,7 @@ WIDTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 @dataclass(frozen=True)
 class Written:
-    """A text, its references, and the tokens of each: what edits are counted in. -> one row of an evaluation"""
+    """A text, its references, and the tokens of each: what edits are counted in."""
 
     text: str
     references: Sequence[str]
@@ -30,47 +30,65 @@ class Written:
     source_length: int  # tokens
 
 
-def corpus_numbers(rows: Sequence[Written], *, tokenize: str = "13a") -> dict[str, Any]:
-    """bleu, chrf, exact_match and edit_distance of all rows, without signatures. `tokenize` is sacrebleu's."""
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF
+class Marks:
+    """The marks of texts, each looked at once when it comes; then put together, for all of them or for some.
 
-    texts, references = _columns(rows)
-    edits, tokens = np.sum([edit_counts(row.tokens, row.reference_tokens) for row in rows], axis=0)
-    return {
-        "bleu": BLEU(tokenize=tokenize, force=True).corpus_score(texts, references).score,
-        "chrf": CHRF().corpus_score(texts, references).score,
-        "exact_match": sum(row.text in row.references for row in rows) / len(rows),
-        "edit_distance": float(edits / max(tokens, 1)),
-        "examples": len(rows),
-    }
+    `tokenize` is sacrebleu's: 13a for text as people write it, none for what is split already.
+    """
 
+    def __init__(self, *, tokenize: str = "13a") -> None:
+        from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.metrics.chrf import CHRF
 
-def signatures(rows: Sequence[Written], *, tokenize: str = "13a") -> dict[str, str]:
-    """What moves BLEU and chrF besides the texts, as sacrebleu says it."""
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF
+        self._metrics = {"bleu": BLEU(tokenize=tokenize, force=True), "chrf": CHRF()}
+        self._statistics: dict[str, list[Any]] = {name: [] for name in self._metrics}  # of each text
+        self._numbers: list[tuple[int, int, int, int, int]] = []  # exact, edits, tokens, references, source length
 
-    texts, references = _columns(rows[:1])
-    found = {}
-    for name, metric in (("bleu", BLEU(tokenize=tokenize, force=True)), ("chrf", CHRF())):
-        metric.corpus_score(texts, references)
-        found[name] = str(metric.get_signature())
-    counts = {len(row.references) for row in rows}
-    num_references = "var" if len(counts) > 1 else str(counts.pop())
-    return {name: re.sub(r"nrefs:[^|]*", f"nrefs:{num_references}", text) for name, text in found.items()}
+    def __len__(self) -> int:
+        return len(self._numbers)
 
+    def add(self, rows: Sequence[Written]) -> None:
+        """Look at some more."""
+        for row in rows:
+            references = [[reference] for reference in row.references]
+            for name, metric in self._metrics.items():
+                # one statistic a text, then sums: what sacrebleu itself does, and a test holds us to its numbers
+                self._statistics[name] += metric._extract_corpus_statistics([row.text], references)
+            edits, tokens = edit_counts(row.tokens, row.reference_tokens)
+            is_exact = int(row.text in row.references)
+            self._numbers.append((is_exact, edits, tokens, len(row.references), row.source_length))
 
-def by_length(rows: Sequence[Written], *, tokenize: str = "13a") -> list[dict[str, Any]]:
-    """The same numbers for sources of 1 to 10 tokens, 11 to 20 and so on, whole corpora each; few rows are noise."""
-    width = bucket_width([row.source_length for row in rows])
-    buckets: dict[int, list[Written]] = {}
-    for row in rows:
-        buckets.setdefault(max(0, row.source_length - 1) // width, []).append(row)
-    return [
-        {"from": bucket * width + 1, "to": (bucket + 1) * width, **corpus_numbers(found, tokenize=tokenize)}
-        for bucket, found in sorted(buckets.items())
-    ]
+    def numbers(self, rows: Sequence[int] | None = None) -> dict[str, Any]:
+        """bleu, chrf, exact_match and edit_distance of all texts, or of some."""
+        rows = range(len(self)) if rows is None else rows
+        exact, edits, tokens, *_ = np.sum([self._numbers[row] for row in rows], axis=0).tolist()
+        marks = {
+            name: float(metric._aggregate_and_compute([self._statistics[name][row] for row in rows]).score)
+            for name, metric in self._metrics.items()
+        }
+        rates = {"exact_match": exact / len(rows), "edit_distance": edits / max(tokens, 1)}
+        return {**marks, **rates, "examples": len(rows)}
+
+    def by_length(self) -> list[dict[str, Any]]:
+        """The same numbers for sources of 1 to 10 tokens, 11 to 20 and so on, whole corpora each; few rows are noise."""
+        lengths = [numbers[-1] for numbers in self._numbers]
+        width = bucket_width(lengths)
+        buckets: dict[int, list[int]] = {}
+        for row, length in enumerate(lengths):
+            buckets.setdefault(max(0, length - 1) // width, []).append(row)
+        return [
+            {"from": bucket * width + 1, "to": (bucket + 1) * width, **self.numbers(rows)}
+            for bucket, rows in sorted(buckets.items())
+        ]
+
+    def signatures(self) -> dict[str, str]:
+        """What moves BLEU and chrF besides the texts, as sacrebleu says it."""
+        counts = {numbers[3] for numbers in self._numbers}
+        num_references = "var" if len(counts) > 1 else str(counts.pop())
+        return {
+            f"{name}_signature": re.sub(r"nrefs:[^|]*", f"nrefs:{num_references}", str(metric.get_signature()))
+            for name, metric in self._metrics.items()
+        }
 
 
 def bucket_width(lengths: Sequence[int]) -> int:
@@ -87,6 +105,8 @@ def edit_counts(tokens: Array, references: Sequence[Array]) -> tuple[int, int]:
 
 def edit_distance(one: Array, other: Array) -> int:
     """The fewest insertions, deletions and replacements that make the other of the one (Levenshtein 1966)."""
+    if np.array_equal(one, other):
+        return 0
     steps = np.arange(len(other) + 1)
     row = steps.copy()
     for number, token in enumerate(one, start=1):
@@ -94,10 +114,3 @@ def edit_distance(one: Array, other: Array) -> int:
         # an insertion costs one more than the place before it: a running minimum of what costs nothing to compare
         row = np.minimum.accumulate(np.concatenate([[number], best]) - steps) + steps
     return int(row[-1])
-
-
-def _columns(rows: Sequence[Written]) -> tuple[list[str], Any]:
-    """As sacrebleu takes them: all texts, then all first references, all second ones …; None where there are fewer."""
-    most = max(len(row.references) for row in rows)
-    columns = [[row.references[i] if i < len(row.references) else None for row in rows] for i in range(most)]
-    return [row.text for row in rows], columns

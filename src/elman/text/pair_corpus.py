@@ -60,6 +60,7 @@ class LearnedPairs:
     target: Tokenizer
     train: PairCorpus
     heldout: PairCorpus | None
+    heldout_pairs: Pairs | None  # the same as texts
     notes: tuple[str, ...]
 
 
@@ -99,7 +100,7 @@ def learn_vocabularies(
     if rest is not None:
         held, more = encode_pairs(rest, source, target, data, is_training=False)
         notes += more
-    return LearnedPairs(source, target, train, held, tuple(notes))
+    return LearnedPairs(source, target, train, held, rest, tuple(notes))
 
 
 def encode_pairs(
