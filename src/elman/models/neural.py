@@ -11,26 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import Linear, Module
 
-from elman.config import NetConfig, WindowConfig
-from elman.errors import DataError, UsageError
 from elman.lm import Array, map_state, num_rows, select
 from elman.models.trainable import Loss, StreamNet
-from elman.nets.embedding import Embedding
-from elman.nets.heads import build_head
-from elman.nets.layer import draw_weights
-from elman.nets.stack import Stack
-from elman.nets.transformer import CausalStack
+from elman.models.words import C, VocabularyNet, embedding_of
 from elman.text.vocabulary import EOS_ID
 
 Carried = tuple[Tensor, ...]  # batch on axis 0 of each
-C = TypeVar("C", bound=NetConfig)
 
 # Tokens of all rows together that `score` reads at once: enough for the matrix products, little enough to hold.
 SCORE_TOKENS = 4096
@@ -52,55 +44,12 @@ class Reading(NamedTuple):
     penalty: Tensor | None  # (T, B)
 
 
-class NeuralReader(Module, Generic[C]):
-    """A net as a `LanguageModel`, from whatever state it begins. Its start symbol is the end of a line.
-
-    vectors: (V, E), the input words' vectors to begin with, NaN for words without one. counts: (V,), how often each
-    word was seen; heads other than `full` need them. Without `rng` all weights are zero, to be loaded. The model's own
-    `config` is the given one with every size filled in: what has to be kept to build it again.
-    """
-
-    def __init__(
-        self,
-        config: C,
-        *,
-        vocab_size: int,
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        vectors: Array | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        super().__init__()
-        self.vocab_size = vocab_size
-        width = _embedding_width(config, vectors)
-        self.embedding = Embedding(vocab_size, width, is_frozen=not config.tune_vectors, dtype=dtype)
-        self.config: C = config.model_copy(update={"embedding": width})
-        self.stack = self._build_stack(dtype)
-        outputs = self._output_width()
-        features = width if config.tied else config.projection or outputs
-        has_projection = config.projection is not None or features != outputs
-        self.projection = Linear(outputs, features, dtype=dtype) if has_projection else None
-        tied = self.embedding.weight if config.tied else None
-        self.head, chosen = build_head(self.config, features, vocab_size, counts=counts, tied=tied, dtype=dtype)
-        self.config = self.config.model_copy(update=chosen)
-        if rng is not None:
-            self._initialise(rng, vectors)
-
-    @abstractmethod
-    def _build_stack(self, dtype: torch.dtype) -> Stack | CausalStack:
-        """The layers between the words and the output."""
-
-    @abstractmethod
-    def _output_width(self) -> int:
-        """How wide what comes out of them is."""
+class NeuralReader(VocabularyNet[C]):
+    """A net as a `LanguageModel`, from whatever state it begins. Its start symbol is the end of a line."""
 
     @abstractmethod
     def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> Reading:
         """Read on; `is_noisy` switches dropout and penalties."""
-
-    @property
-    def device(self) -> torch.device:
-        return self.embedding.weight.device
 
     def _begin(self, carried: Carried) -> NeuralState:
         """The state before the first token of rows that carry this: the start symbol is read."""
@@ -135,46 +84,6 @@ class NeuralReader(Module, Generic[C]):
     def score_features(self, tokens: Array, lengths: Array, state: NeuralState) -> tuple[Array, Array, NeuralState]:
         """`score`, and between the two the features that each token was predicted from, 0 at padding, (B, T, P)."""
         return self._score(tokens, lengths, state, keep_features=True)
-
-    def tensors(self) -> dict[str, Array]:
-        """Every number that was learned or fitted, by name; shared ones once."""
-        return {name: tensor.detach().cpu().numpy() for name, tensor in self._own_tensors().items()}
-
-    def load_tensors(self, tensors: Mapping[str, Array]) -> None:
-        """Become the model whose `tensors()` these were."""
-        own = self._own_tensors()
-        for name in sorted(own.keys() ^ tensors.keys()):
-            problem = "missing" if name in own else "not part of such a model"
-            raise DataError(f"the tensors do not fit the settings: {name} is {problem}")
-        with torch.no_grad():
-            for name, tensor in own.items():
-                array = tensors[name]
-                if array.shape != tuple(tensor.shape):
-                    expected = tuple(tensor.shape)
-                    raise DataError(f"the tensors do not fit the settings: {name} is {array.shape}, not {expected}")
-                tensor.copy_(torch.from_numpy(np.array(array)))  # a copy: the file may be mapped read-only
-
-    def count_flops(self) -> float:
-        """Multiply-adds of matrix products for one token, forward."""
-        projection = 0 if self.projection is None else self.projection.weight.numel()
-        return self.stack.multiply_adds() + projection + self.head.multiply_adds()
-
-    def _own_tensors(self) -> dict[str, Tensor]:
-        """What is saved: parameters, each once, and persistent buffers."""
-        everything = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        return {name: tensor for name, tensor in everything.items() if name in self.state_dict()}
-
-    def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
-        self.embedding.initialise(rng, vectors)
-        self.stack.initialise(rng)
-        if self.projection is not None:
-            draw_weights(rng, self.projection.weight, inputs=self.projection.in_features)
-            with torch.no_grad():
-                self.projection.bias.zero_()
-        self.head.initialise(rng)
-
-    def _project(self, outputs: Tensor) -> Tensor:
-        return outputs if self.projection is None else self.projection(outputs)
 
     def _step(self, tokens_B: Tensor, carried: Carried) -> NeuralState:
         reading = self._read(tokens_B[None], carried, is_noisy=False)
@@ -233,13 +142,6 @@ class NeuralReader(Module, Generic[C]):
         for block, part in zip(blocks, parts, strict=True):
             block.log_probs.copy_(part.view(block.log_probs.shape))
 
-    def _to_ids(self, tokens: Array) -> Tensor:
-        return torch.from_numpy(np.array(tokens, dtype=np.int64)).to(self.device)
-
-    @staticmethod
-    def _to_numpy(tensor: Tensor) -> Array:
-        return tensor.to(torch.float32).cpu().numpy()
-
 
 class NeuralModel(NeuralReader[C], StreamNet):
     """A net as a `FreeModel` and a `Trainable`: it begins from nothing, in both ways of reading."""
@@ -295,30 +197,9 @@ class NeuralModel(NeuralReader[C], StreamNet):
         return model
 
 
-def embedding_of(tensors: Mapping[str, Array], family: str) -> Array:
-    """The words' vectors among a model's tensors, (V, E)."""
-    if "embedding.weight" not in tensors or tensors["embedding.weight"].ndim != 2:
-        raise DataError(f"these are not the tensors of a {family} model: no embedding.weight")
-    return tensors["embedding.weight"]
-
-
 class _Block(NamedTuple):
     """Tokens to score, what each was predicted from, and where its score goes."""
 
     before: Tensor  # (T, B, P)
     tokens: Tensor  # (T, B)
     log_probs: Tensor  # (T, B)
-
-
-def _embedding_width(config: NetConfig, vectors: Array | None) -> int:
-    if vectors is None:
-        default = 128 if isinstance(config, WindowConfig) else config.hidden
-        return config.embedding or (config.projection if config.tied else None) or default
-    width = int(vectors.shape[1])
-    wanted = config.embedding or (config.projection if config.tied else None) or width
-    if wanted != width:
-        raise UsageError(
-            f"the word vectors have {width} numbers each, the settings want {wanted}",
-            hint=f"leave out model.embedding, or set it to {width}",
-        )
-    return width

@@ -19,8 +19,9 @@ from torch.nn import Linear, ModuleList
 from elman.config import Seq2SeqConfig
 from elman.errors import UsageError
 from elman.lm import Array
-from elman.models.neural import Carried, NeuralReader, NeuralState, Reading, embedding_of
+from elman.models.neural import Carried, NeuralReader, NeuralState, Reading
 from elman.models.trainable import Loss
+from elman.models.words import embedding_of
 from elman.nets.attention import Attention
 from elman.nets.dropout import locked_dropout
 from elman.nets.embedding import Embedding
