@@ -1,0 +1,121 @@
+"""Self-attention over a whole text, both ways. Knows neither words nor tasks.
+
+T steps · B rows · H hidden · A attention heads · D width of a head · W window
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.nn import LayerNorm, Module, ModuleList
+
+from elman.nets.dropout import locked_dropout
+from elman.nets.transformer import Activation, Block, WordReader
+
+
+class EncoderBlock(Block):
+    """A block in which every token sees every other one of its row; beyond the window all distances are alike."""
+
+    def __init__(
+        self,
+        hidden: int,
+        *,
+        num_heads: int,
+        feed_forward: int,
+        window: int,
+        activation: Activation,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__(
+            hidden,
+            num_heads=num_heads,
+            feed_forward=feed_forward,
+            num_distances=2 * window + 1,
+            activation=activation,
+            dtype=dtype,
+        )
+        self.window = window
+
+    def how_far(self) -> Tensor:
+        """From window tokens after to window tokens before. -> (2 W + 1,)"""
+        return torch.arange(-self.window, self.window + 1).abs()
+
+    def forward(self, values_TBH: Tensor, is_padding_TB: Tensor | None, *, dropout: float = 0.0) -> Tensor:
+        """-> (T, B, H); what it gives at padding means nothing."""
+        queries, keys, values = self._project(values_TBH)
+        energies_BATT = queries @ keys.transpose(2, 3)
+        energies_BATT += self._distance_bias(len(values_TBH))
+        if is_padding_TB is not None:
+            energies_BATT = energies_BATT.masked_fill(is_padding_TB.t()[:, None, None], -torch.inf)
+        return self._add(values_TBH, energies_BATT.softmax(-1) @ values, dropout)
+
+    def _distance_bias(self, num_steps: int) -> Tensor:
+        """What the distance from each token to each other one adds to each head. -> (A, T, T)"""
+        places_T = torch.arange(num_steps, device=self.distances.device)
+        distance_TT = (places_T[:, None] - places_T).clamp(-self.window, self.window) + self.window
+        return F.embedding(distance_TT, self.distances).permute(2, 0, 1).contiguous()
+
+
+class AttentionEncoder(Module):
+    """Blocks of attention over whole rows, and a norm at the end. Padding never changes anything."""
+
+    def __init__(
+        self,
+        inputs: int,
+        hidden: int,
+        *,
+        num_layers: int,
+        num_heads: int,
+        feed_forward: int,
+        window: int,
+        activation: Activation,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.features = hidden  # how wide the outputs are
+        self.reader = WordReader(inputs, hidden, dtype=dtype)
+        self.blocks = ModuleList(
+            EncoderBlock(
+                hidden,
+                num_heads=num_heads,
+                feed_forward=feed_forward,
+                window=window,
+                activation=activation,
+                dtype=dtype,
+            )
+            for _ in range(num_layers)
+        )
+        self.norm = LayerNorm(hidden, dtype=dtype)
+
+    @property
+    def parts(self) -> list[EncoderBlock]:
+        """The blocks, from the words up."""
+        return cast(list[EncoderBlock], list(self.blocks))
+
+    def initialise(self, rng: torch.Generator) -> None:
+        """Draw all weights."""
+        self.reader.initialise(rng)
+        for block in self.parts:
+            block.initialise(rng, num_blocks=len(self.blocks))
+
+    def forward(
+        self, words_TBE: Tensor, lengths_B: Tensor, *, dropout_input: float = 0.0, dropout: float = 0.0
+    ) -> Tensor:
+        """-> (T, B, H), zeros at padding. `dropout` is of what attention and feed-forward nets add.
+
+        A row of length 0 attends to its padding, and gives zeros like any padding.
+        """
+        is_padding_TB = torch.arange(len(words_TBE), device=lengths_B.device)[:, None] >= lengths_B
+        unseen_TB = is_padding_TB & (lengths_B > 0) if bool(is_padding_TB.any()) else None
+        values_TBH = locked_dropout(self.reader(words_TBE), dropout_input)
+        for block in self.parts:
+            values_TBH = block(values_TBH, unseen_TB, dropout=dropout)
+        normed_TBH: Tensor = self.norm(values_TBH)
+        return normed_TBH if unseen_TB is None else normed_TBH.masked_fill(is_padding_TB[:, :, None], 0.0)
+
+    def multiply_adds(self, num_attended: int = 64) -> float:
+        """Of one token of a text of so many."""
+        return self.reader.multiply_adds() + sum(block.multiply_adds(num_attended) for block in self.parts)
