@@ -8,7 +8,7 @@ from typing import Any
 from typer.main import get_command
 
 from elman.cli.app import make_app
-from elman.config import Config, DataConfig, families
+from elman.config import Config, DataConfig, families, tasks
 
 PLACE = Path(__file__).with_name("cli.md")
 
@@ -49,8 +49,12 @@ def _settings() -> str:
     names: dict[type[Config], list[str]] = {DataConfig: ["data"]}
     for name, record in families().items():
         names.setdefault(record, []).append(name)
+    for task, records in tasks().items():
+        names.setdefault(records.data, []).append(f"data of {task}")
+        names.setdefault(records.model, []).append(task)
+    data_records = [DataConfig, *(records.data for records in tasks().values())]
     for record, shared in names.items():
-        section = "data" if record is DataConfig else "model"
+        section = "data" if record in data_records else "model"
         fields = {key: field.default for key, field in record.model_fields.items() if key not in ("family", "members")}
         keys = ", ".join(f"`{section}.{key}{_value(default)}`" for key, default in fields.items())
         what = (record.__doc__ or "").splitlines()[0].replace("|", "/")

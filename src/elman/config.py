@@ -6,6 +6,7 @@ A setting that cannot apply is not a field of that family's record, so it is ref
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -293,7 +294,7 @@ class RecurrentConfig(NetConfig):
         return self
 
 
-def _check_stack(config: WindowConfig | RecurrentConfig) -> None:
+def _check_stack(config: WindowConfig | RecurrentConfig | MaskedConfig) -> None:
     """Refuse what needs two layers where there are not two."""
     if config.skip != "none" and config.layers < 2:
         raise ValueError(f"skip={config.skip} joins layers, and there are not two")
@@ -302,6 +303,11 @@ def _check_stack(config: WindowConfig | RecurrentConfig) -> None:
 
 
 HEAD_WIDTH = 48  # of attention, at least, where the number of heads is not given
+
+
+def fitting_heads(hidden: int) -> int:
+    """As many heads of attention as divide `hidden` and are not too narrow."""
+    return max(n for n in range(1, max(1, hidden // HEAD_WIDTH) + 1) if hidden % n == 0)
 
 
 class TransformerConfig(NetConfig):
@@ -318,15 +324,51 @@ class TransformerConfig(NetConfig):
 
     @property
     def num_heads(self) -> int:
-        """The attention heads given, or as many as divide `hidden` and are not too narrow."""
-        if self.attention_heads is not None:
-            return self.attention_heads
-        return max(n for n in range(1, max(1, self.hidden // HEAD_WIDTH) + 1) if self.hidden % n == 0)
+        """Of attention."""
+        return self.attention_heads or fitting_heads(self.hidden)
 
     @model_validator(mode="after")
     def _all_apply(self) -> Self:
         if self.hidden % self.num_heads:
             raise ValueError(f"hidden ({self.hidden}) must be a multiple of attention_heads ({self.num_heads})")
+        return self
+
+
+class MaskedConfig(NetConfig):
+    """A net that restores tokens left out of a text, from both sides: `rnn`, `gru`, `lstm` or `transformer`."""
+
+    family: Literal["rnn", "gru", "lstm", "transformer"] = "lstm"
+    hidden: int = Field(256, ge=1)  # of each direction; of a transformer, in all
+    layers: int = Field(2, ge=1)
+    mask: float = Field(0.15, gt=0, lt=1)  # the part of the tokens to restore; of these 8 in 10 are hidden (BERT)
+    window: int | None = Field(None, ge=1)  # transformer only: distances told apart, to either side; 64 if not given
+    attention_heads: int | None = Field(None, ge=1)  # transformer only; about hidden / 64 if not given
+    feed_forward: int | None = Field(None, ge=1)  # transformer only; 4 * hidden if not given
+    activation: Literal["gelu", "relu"] | None = None  # transformer only; gelu if not given
+    skip: Skip = "none"  # between recurrent layers
+    layer_norm: bool = False  # of what each recurrent layer and the output read
+
+    @property
+    def num_heads(self) -> int:
+        """Of attention."""
+        return self.attention_heads or fitting_heads(self.hidden)
+
+    @property
+    def stride(self) -> int:
+        """Every so many-th token is hidden at once where a text is measured: as few as in training, or fewer."""
+        return max(2, math.ceil(1 / self.mask))
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        for name in ("window", "attention_heads", "feed_forward", "activation"):
+            if getattr(self, name) is not None and self.family != "transformer":
+                raise ValueError(f"{name} is for transformer, not for {self.family}")
+        if self.family == "transformer" and (self.skip != "none" or self.layer_norm):
+            raise ValueError("skip and layer_norm are for rnn, gru and lstm: a transformer has its own")
+        if self.family == "transformer" and self.hidden % self.num_heads:
+            raise ValueError(f"hidden ({self.hidden}) must be a multiple of attention_heads ({self.num_heads})")
+        if self.family != "transformer":
+            _check_stack(self)
         return self
 
 
@@ -468,6 +510,8 @@ class TaskSettings(NamedTuple):
 def tasks() -> dict[str, TaskSettings]:
     """The name of every task besides `lm`, and its records."""
     return {
+        "masked": TaskSettings(DataConfig, MaskedConfig),
+        "bilm": TaskSettings(DataConfig, RecurrentConfig),
         "seq2seq": TaskSettings(PairsConfig, Seq2SeqConfig),
     }
 
@@ -538,13 +582,24 @@ def _section(settings: dict[str, dict[str, Any]], section: str, where: str) -> d
     return settings[section]
 
 
+RECIPES = Path(__file__).with_name("recipes")
+
+
+def recipes() -> list[str]:
+    """The names of the recipes that are shipped."""
+    return sorted(path.stem for path in RECIPES.glob("*.toml"))
+
+
 def read_recipe(path: Path) -> dict[str, dict[str, Any]]:
-    """The tables of a TOML recipe."""
+    """The tables of a TOML recipe: a file, or a shipped one by its name."""
+    if str(path) in recipes() and not path.exists():
+        path = RECIPES / f"{path}.toml"
     try:
         with path.open("rb") as file:
             tables = tomllib.load(file)
     except OSError as error:
-        raise MissingError(f"cannot read the recipe {path}: {error.strerror}") from None
+        hint = f"a file, or one of {', '.join(recipes())}"
+        raise MissingError(f"cannot read the recipe {path}: {error.strerror}", hint=hint) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
     for section, values in tables.items():

@@ -48,6 +48,53 @@ def training_curves(journal: Sequence[Mapping[str, Any]]) -> Spec:
     return line_chart(rows, x="tokens", y="perplexity", colour="text", title="Training", log_y=True)
 
 
+def by_length(
+    tables: Mapping[str, Sequence[Mapping[str, Any]]], *, number: str = "bleu", title: str = "By the source's length"
+) -> Spec:
+    """A number by the length of the source, a line for each table of `evaluate`."""
+    names = {"bleu": "BLEU", "chrf": "chrF", "exact_match": "exact match", "edit_distance": "edits a token"}
+    rows = [
+        {"source tokens": (row["from"] + row["to"]) / 2, names[number]: row[number], "model": name}
+        for name, table in tables.items()
+        for row in table
+    ]
+    return line_chart(rows, x="source tokens", y=names[number], colour="model", title=title)
+
+
+def attention_map(
+    weights: Sequence[Sequence[float]], *, sources: Sequence[str], targets: Sequence[str], title: str = "Attention"
+) -> Spec:
+    """How much each target token (downwards) looked at each source token (to the right): the darker, the more."""
+    cells = [
+        {"source": column, "target": row, "weight": round(float(weight), 4)}
+        for row, shares in enumerate(weights)
+        for column, weight in enumerate(shares)
+    ]
+    return {
+        "$schema": SCHEMA,
+        "title": title,
+        "width": {"step": 22},
+        "height": {"step": 22},
+        "data": {"values": cells},
+        "mark": "rect",
+        "encoding": {
+            "x": {"field": "source", "type": "ordinal", "title": "source", "axis": _labels(sources, orient="top")},
+            "y": {"field": "target", "type": "ordinal", "title": "target", "axis": _labels(targets, orient="left")},
+            "color": {
+                "field": "weight",
+                "type": "quantitative",
+                "scale": {"scheme": "greys", "domain": [0, 1]},
+                "legend": {"title": "weight"},
+            },
+        },
+    }
+
+
+def _labels(tokens: Sequence[str], *, orient: str) -> Spec:
+    """An axis on which places are written as tokens, which may occur several times."""
+    return {"orient": orient, "labelExpr": f"{json.dumps(list(tokens))}[datum.value]", "labelAngle": 0}
+
+
 def render(spec: Spec, kind: str) -> bytes:
     """The picture in one of FORMATS."""
     import vl_convert

@@ -163,5 +163,5 @@ def test_tasks_are_known_by_their_files(lines: list[str], is_jsonl: bool, task: 
 
 
 def test_rows_of_one_source_are_its_references() -> None:
-    pairs = Pairs(["a", "b", "a"], ["x", "y", "z"])
+    pairs = Pairs(["a", "b", "a", "b"], ["x", "y", "z", "y"])
     assert pairs.by_source() == (["a", "b"], [["x", "z"], ["y"]])

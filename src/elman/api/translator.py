@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from elman import store
 from elman.api.tasks import TaskModel
-from elman.config import PairsConfig, Seq2SeqConfig
+from elman.config import DataConfig, PairsConfig, Seq2SeqConfig
 from elman.errors import DataError, UsageError
 from elman.lm import Array
 from elman.metrics.translation import Marks, Written
@@ -22,7 +22,7 @@ from elman.text.batches import Position
 from elman.text.pair_batches import PairBatches, padded
 from elman.text.pair_corpus import MAX_LENGTH, encode_pairs
 from elman.text.parallel import Pairs, read_pairs
-from elman.text.readers import Sources
+from elman.text.readers import Reader, Sources
 from elman.text.surfaces import surfaces
 from elman.text.tokenizer import Tokenizer
 from elman.text.vocabulary import EOS_ID, UNK, UNK_ID
@@ -44,6 +44,7 @@ class Translation:
     tokens: tuple[str, ...]  # of the target, the end among them
     source_tokens: tuple[str, ...]
     attention: Array | None = field(default=None, repr=False)  # (target tokens, source tokens), rows sum to one
+    is_cut: bool = False  # of its source only the beginning was read
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class SearchOptions:
     max_tokens: int | None = None
     copies_unknown: bool = True  # unknown words are copied from where attention looked
     with_attention: bool = False
+    truncates: bool = False  # sources that are too long are cut instead of refused
 
 
 class Translator(TaskModel):
@@ -76,49 +78,70 @@ class Translator(TaskModel):
 
     # ---------------------------------------------------------------------------------------------------- translating
 
-    def predict(self, text: str | Sequence[str], options: SearchOptions | None = None) -> Any:
+    def predict(
+        self,
+        text: str | Sequence[str],
+        *,
+        beam: int = BEAM,
+        length_penalty: float = LENGTH_PENALTY,
+        prefix: str = "",
+        max_tokens: int | None = None,
+    ) -> Any:
         """The best target of a source, or a list of them for a list of sources."""
-        options = options or SearchOptions()
+        options = SearchOptions(beam=beam, length_penalty=length_penalty, prefix=prefix, max_tokens=max_tokens)
         if isinstance(text, str):
             return self.translate([text], options)[0][0].text
         return [found[0].text for found in self.translate(list(text), options)]
+
+    def translate_lines(
+        self, data: Sources, options: SearchOptions | None = None
+    ) -> Iterator[tuple[list[str], list[list[Translation]]]]:
+        """Lines and their targets, as many at a time as were there to read; a blank line's target is blank."""
+        reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
+        for lines in Reader(data, reading, keep_records=True).blocks():
+            texts = [line.decode() for line in lines.split()]
+            places = [f"line {lines.number(index)} of {lines.source}" for index in range(len(texts))]
+            yield texts, self.translate(texts, options, places=places)
 
     def translate(
         self, sources: Sequence[str], options: SearchOptions | None = None, *, places: Sequence[str] = ()
     ) -> list[list[Translation]]:
         """The best targets of every source, best first. `places` says where a source stands, for errors."""
         options = options or SearchOptions()
-        sources = [" ".join(source.split("\t")).strip() for source in sources]
-        rows = [self._encode(source, places[i] if places else "the source") for i, source in enumerate(sources)]
+        _check_options(options, self.config)
+        texts = [" ".join(source.split("\t")).strip() for source in sources]
+        encoded = [self._encode(text, places[i] if places else "the source", options) for i, text in enumerate(texts)]
         prefix = self.target.encode(options.prefix).astype(np.int64)
-        found: list[list[Translation]] = [[] for _ in sources]
-        for chunk in self._chunks([len(row) for row in rows], options.beam):
-            hypotheses = self._search([rows[i] for i in chunk], prefix, options)
-            for i, (ids, found_here) in zip(chunk, hypotheses, strict=True):
-                found[i] = self._translations(sources[i], ids, found_here, options)
+        found = [[Translation("", 0.0, (), ())] for _ in sources]
+        filled = [i for i, text in enumerate(texts) if text]
+        for chunk in self._chunks(filled, [len(ids) for ids, _ in encoded], options.beam):
+            hypotheses = self._search([encoded[i][0] for i in chunk], prefix, options)
+            for i, found_here in zip(chunk, hypotheses, strict=True):
+                ids, is_cut = encoded[i]
+                found[i] = [
+                    replace(one, is_cut=is_cut) for one in self._translations(texts[i], ids, found_here, options)
+                ]
         return found
 
-    def _encode(self, source: str, place: str) -> Array:
-        """A source as ids, its end included."""
-        ids = np.append(self.source.encode(source), EOS_ID).astype(np.int64)
+    def _encode(self, source: str, place: str, options: SearchOptions) -> tuple[Array, bool]:
+        """A source as ids, its end included, and whether it was cut."""
+        ids = self.source.encode(source).astype(np.int64)
         limit = max(MAX_LENGTH, self.data.max_length or 0)
-        if len(ids) - 1 > limit and self.data.too_long != "truncate":
+        if len(ids) > limit and not (options.truncates or self.data.too_long == "truncate"):
             raise DataError(
-                f"{place} has {len(ids) - 1:,} tokens, more than {limit:,}",
-                hint="cut it, or train with data.too_long=truncate or a larger data.max_length",
+                f"{place} has {len(ids):,} tokens, more than {limit:,}",
+                hint="--truncate cuts it; a model trained with a larger data.max_length reads longer ones",
             )
-        return np.append(ids[:limit], EOS_ID) if len(ids) - 1 > limit else ids
+        return np.append(ids[:limit], EOS_ID), len(ids) > limit
 
-    def _chunks(self, lengths: Sequence[int], beam: int) -> Iterator[list[int]]:
+    def _chunks(self, numbers: Sequence[int], lengths: Sequence[int], beam: int) -> Iterator[list[int]]:
         """Sources of like length, as many as are searched at once."""
         most = max(1, min(SEARCH_ROWS, MAX_LOGITS // self.target.vocab_size) // beam)
-        order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+        order = sorted(numbers, key=lambda i: lengths[i])
         for first in range(0, len(order), most):
             yield order[first : first + most]
 
-    def _search(
-        self, rows: Sequence[Array], prefix: Array, options: SearchOptions
-    ) -> Iterator[tuple[Array, list[Hypothesis]]]:
+    def _search(self, rows: Sequence[Array], prefix: Array, options: SearchOptions) -> Iterator[list[Hypothesis]]:
         sources, lengths = _stacked(rows)
         state = self.net.encode(sources, lengths)
         nats = np.zeros(len(rows))
@@ -135,8 +158,8 @@ class Translator(TaskModel):
             length_penalty=options.length_penalty,
             n_best=options.n_best,
         )
-        for row, hypotheses, cost in zip(rows, found, nats, strict=True):
-            yield row, [Hypothesis((*prefix.tolist(), *h.tokens), h.nats + cost, h.is_finished) for h in hypotheses]
+        for hypotheses, cost in zip(found, nats, strict=True):
+            yield [Hypothesis((*prefix.tolist(), *h.tokens), h.nats + cost, h.is_finished) for h in hypotheses]
 
     def _max_tokens(self, source_length: int) -> int:
         return 10 + max(self.config.longest_target or 0, 3 * source_length)
@@ -275,6 +298,11 @@ class Translator(TaskModel):
             "version": __version__,
         }
         return "|".join(f"{key}:{value}" for key, value in parts.items())
+
+
+def _check_options(options: SearchOptions, model: Seq2SeqConfig) -> None:
+    if options.with_attention and model.context != "attention":
+        raise UsageError(f"a model with context={model.context} has no attention to show", hint="leave it out")
 
 
 def _stacked(rows: Sequence[Array]) -> tuple[Array, Array]:

@@ -20,7 +20,21 @@ from typing import Annotated, Any
 import typer
 
 from elman import __version__
-from elman.cli import demo, evaluate, export, generate, import_, info, mix, next_, resume, score, terminal, train
+from elman.cli import (
+    demo,
+    evaluate,
+    export,
+    generate,
+    import_,
+    info,
+    mix,
+    next_,
+    predict,
+    resume,
+    score,
+    terminal,
+    train,
+)
 from elman.errors import ElmanError
 
 INTERRUPTED, TERMINATED, CLOSED_PIPE = 128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGPIPE
@@ -49,6 +63,7 @@ def make_app() -> typer.Typer:
         "score": score.score,
         "generate": generate.generate,
         "next": next_.next_symbols,
+        "predict": predict.predict,
         "mix": mix.mix,
         "export": export.export,
         "import": import_.import_model,

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from elman.errors import UsageError
+
 ModelDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="A model directory.", show_default=False)]
 OutDirectory = Annotated[
     Path, typer.Option("--out", "-o", metavar="DIR", help="Where the model is written.", show_default=False)
@@ -18,3 +20,20 @@ Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of e
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting like model.order=5. May be repeated.")
 ]
+SourceFiles = Annotated[
+    list[str] | None, typer.Option("--source", metavar="FILE", help="seq2seq: the sources, instead of DATA.")
+]
+TargetFiles = Annotated[
+    list[str] | None, typer.Option("--target", metavar="FILE", help="seq2seq: line by line the targets of --source.")
+]
+
+
+def choose_data(data: list[str] | None, source: list[str] | None, target: list[str] | None) -> list[str]:
+    """What to read: DATA, or the sources of line-aligned files."""
+    if bool(source) != bool(target):
+        missing = "--target" if source else "--source"
+        raise UsageError(f"{missing} is missing", hint="--source and --target are read line by line, side by side")
+    if bool(data) == bool(source):
+        what = "there is no DATA" if not data else "DATA and --source are both given"
+        raise UsageError(what, hint="give files, or --source and --target")
+    return data or source or []

@@ -59,6 +59,20 @@ def print_record(record: Mapping[str, Any]) -> None:
             print(f"{key:<{width}}  {number(value)}")
 
 
+def print_numbers(found: Mapping[str, Any]) -> None:
+    """Numbers as lines; those by length as a table below."""
+    print_record({key: value for key, value in found.items() if not isinstance(value, list)})
+    for note in found.get("notes", ()):
+        say(note)
+    table = found.get("by_length")
+    if table:
+        print()
+        print(f"{'source tokens':>15}" + "".join(f"{key:>14}" for key in table[0] if key not in ("from", "to")))
+        for row in table:
+            rest = "".join(f"{number(value):>14}" for key, value in row.items() if key not in ("from", "to"))
+            print(f"{row['from']:>8} - {row['to']:<4}{rest}")
+
+
 def number(value: object) -> str:
     """A value as people write it."""
     match value:
@@ -201,5 +215,5 @@ def print_made(model: Model | TaskModel, *, json: bool) -> None:
     keys = ("task", "model", "units", "vocab_size", "bytes", "seconds", "seed")
     rows = {key: found[key] for key in keys if key in found and found[key] != "lm"}
     signature = {key: found[key] for key in ("signature",) if key in found}
-    print_record({**rows, **(found["valid"] or {}), **signature})
+    print_numbers({**rows, **(found["valid"] or {}), **signature})
     say(f"saved in {found['directory']}")

@@ -8,20 +8,27 @@ from typing import Annotated
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings
+from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings, SourceFiles, TargetFiles, choose_data
 from elman.errors import UsageError
 
 
 def train(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="lm: a language model.", show_default=False)],
-    data: Annotated[
-        list[str],
-        typer.Argument(metavar="DATA", help="Text, .gz, JSONL, directories; - is stdin.", show_default=False),
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="lm: a language model. seq2seq: pairs.", show_default=False)
     ],
     out: OutDirectory,
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="DATA", help="Text, .gz, JSONL, directories; - is stdin.", show_default=False),
+    ] = None,
+    source: SourceFiles = None,
+    target: TargetFiles = None,
     valid: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Held-out text; 'none' for none. [default: the last part of DATA]"),
+    ] = None,
+    valid_target: Annotated[
+        str | None, typer.Option("--valid-target", metavar="FILE", help="seq2seq: line by line the targets of --valid.")
     ] = None,
     model: Annotated[
         str | None,
@@ -47,7 +54,10 @@ def train(
         str | None, typer.Option(metavar="SIZE", help="Count within so much memory, like 4G, and on disk beyond it.")
     ] = None,
     settings: Settings = None,
-    recipe: Annotated[Path | None, typer.Option(metavar="FILE.toml", help="Settings in a file; --set wins.")] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="Settings in a file, or the name of a shipped recipe; --set wins."),
+    ] = None,
     init: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Nets: go on from this model, with its vocabulary.")
     ] = None,
@@ -70,10 +80,12 @@ def train(
     pairs = terminal.parse_pairs(settings)
     if epochs is not None and pairs.setdefault("train.epochs", str(epochs)) != str(epochs):
         raise UsageError(f"train.epochs is given twice: {epochs} and {pairs['train.epochs']}")
-    with terminal.training(f"training {model or 'mkn'}") as (report, on_progress):
+    with terminal.training(f"training {model or (task if task != 'lm' else 'mkn')}") as (report, on_progress):
         made = train_model(
             task,
-            data,
+            choose_data(data, source, target),
+            targets=target,
+            valid_targets=valid_target,
             out=out,
             model=model,
             valid=valid,

@@ -54,11 +54,11 @@ class Pairs:
         return Pairs(sources, targets, self.num_dropped, places)  # type: ignore[arg-type]
 
     def by_source(self) -> tuple[list[str], list[list[str]]]:
-        """Every source once, in order of first appearance, and all its targets."""
-        references: dict[str, list[str]] = {}
+        """Every source once, in order of first appearance, and all its different targets."""
+        references: dict[str, dict[str, None]] = {}
         for source, target in zip(self.sources, self.targets, strict=True):
-            references.setdefault(source, []).append(target)
-        return list(references), list(references.values())
+            references.setdefault(source, {})[target] = None
+        return list(references), [list(targets) for targets in references.values()]
 
 
 def read_pairs(sources: Sources, data: PairsConfig, *, targets: Sources | None = None) -> Pairs:
