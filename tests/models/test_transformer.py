@@ -13,7 +13,7 @@ from torch.nn import functional
 from elman.config import TransformerConfig
 from elman.lm import Array
 from elman.models.transformer import TransformerModel
-from elman.nets.transformer import MIN_STRIDE, CausalBlock
+from elman.nets.transformer import GAIN, MIN_STRIDE, CausalBlock
 from elman.text.vocabulary import EOS_ID
 
 F64 = torch.float64
@@ -52,7 +52,8 @@ def plain_log_probs(model: TransformerModel, text: list[int]) -> Tensor:
             for head in range(2):
                 places = range(max(0, here - config.window + 1), here + 1)
                 energies = [
-                    queries[here][head] @ keys[place][head] / math.sqrt(width) + block.distances[here - place, head]
+                    queries[here][head] @ keys[place][head] / math.sqrt(width)
+                    + GAIN * block.distances[here - place, head]
                     for place in places
                 ]
                 shares = torch.stack(energies).softmax(0)
@@ -136,7 +137,7 @@ def test_heads_begin_by_looking_nearer_and_farther() -> None:
     """Slopes of 2^-4 and 2^-8 for two heads (Press et al. 2022)."""
     block = CausalBlock(4, num_heads=2, feed_forward=3, window=3, activation="relu", dtype=F64)
     block.initialise(torch.Generator().manual_seed(0), num_blocks=1)
-    assert block.distances.tolist() == [[0, 0], [-1 / 16, -1 / 256], [-2 / 16, -2 / 256]]
+    assert (GAIN * block.distances).tolist() == [[0, 0], [-1 / 16, -1 / 256], [-2 / 16, -2 / 256]]
 
 
 @pytest.mark.parametrize(("hidden", "heads"), [(256, 4), (512, 8), (100, 2), (64, 1), (40, 1), (97, 1)])

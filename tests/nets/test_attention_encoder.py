@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from elman.nets.attention_encoder import AttentionEncoder
+from elman.nets.transformer import GAIN
 
 F64 = torch.float64
 INPUTS, HIDDEN = 3, 4
@@ -49,7 +50,7 @@ def test_one_block_is_the_plain_computation_of_its_formulas() -> None:
         for head in range(2):
             energies = [
                 queries[here, head] @ keys[there, head] / math.sqrt(2)
-                + block.distances[max(-2, min(2, here - there)) + 2, head]
+                + GAIN * block.distances[max(-2, min(2, here - there)) + 2, head]
                 for there in range(5)
             ]
             found[here, head] = torch.stack(energies).softmax(0) @ values[:, head]

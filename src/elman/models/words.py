@@ -17,13 +17,16 @@ from torch.nn import Linear, Module
 from elman.config import NetConfig, WindowConfig
 from elman.errors import DataError, UsageError
 from elman.lm import Array
+from elman.nets.attention_encoder import AttentionEncoder
 from elman.nets.embedding import Embedding
+from elman.nets.encoder import BidirectionalStack
 from elman.nets.heads import build_head
 from elman.nets.layer import draw_weights
 from elman.nets.stack import Stack
 from elman.nets.transformer import CausalStack
 
 C = TypeVar("C", bound=NetConfig)
+Layers = Stack | CausalStack | BidirectionalStack | AttentionEncoder
 
 
 class VocabularyNet(Module, Generic[C]):
@@ -61,7 +64,7 @@ class VocabularyNet(Module, Generic[C]):
             self._initialise(rng, vectors)
 
     @abstractmethod
-    def _build_stack(self, dtype: torch.dtype) -> Stack | CausalStack:
+    def _build_stack(self, dtype: torch.dtype) -> Layers:
         """The layers between the words and the output."""
 
     @abstractmethod
@@ -74,31 +77,16 @@ class VocabularyNet(Module, Generic[C]):
 
     def tensors(self) -> dict[str, Array]:
         """Every number that was learned or fitted, by name; shared ones once."""
-        return {name: tensor.detach().cpu().numpy() for name, tensor in self._own_tensors().items()}
+        return tensors_of(self)
 
     def load_tensors(self, tensors: Mapping[str, Array]) -> None:
         """Become the model whose `tensors()` these were."""
-        own = self._own_tensors()
-        for name in sorted(own.keys() ^ tensors.keys()):
-            problem = "missing" if name in own else "not part of such a model"
-            raise DataError(f"the tensors do not fit the settings: {name} is {problem}")
-        with torch.no_grad():
-            for name, tensor in own.items():
-                array = tensors[name]
-                if array.shape != tuple(tensor.shape):
-                    expected = tuple(tensor.shape)
-                    raise DataError(f"the tensors do not fit the settings: {name} is {array.shape}, not {expected}")
-                tensor.copy_(torch.from_numpy(np.array(array)))  # a copy: the file may be mapped read-only
+        load_tensors(self, tensors)
 
     def count_flops(self) -> float:
         """Multiply-adds of matrix products for one token, forward."""
         projection = 0 if self.projection is None else self.projection.weight.numel()
         return self.stack.multiply_adds() + projection + self.head.multiply_adds()
-
-    def _own_tensors(self) -> dict[str, Tensor]:
-        """What is saved: parameters, each once, and persistent buffers."""
-        everything = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        return {name: tensor for name, tensor in everything.items() if name in self.state_dict()}
 
     def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
         self.embedding.initialise(rng, vectors)
@@ -118,6 +106,33 @@ class VocabularyNet(Module, Generic[C]):
     @staticmethod
     def _to_numpy(tensor: Tensor) -> Array:
         return tensor.to(torch.float32).cpu().numpy()
+
+
+def tensors_of(net: Module) -> dict[str, Array]:
+    """Every number that a net has learned or fitted, by name; shared ones once."""
+    return {name: tensor.detach().cpu().numpy() for name, tensor in _own_tensors(net).items()}
+
+
+def load_tensors(net: Module, tensors: Mapping[str, Array]) -> None:
+    """Make a net the one whose `tensors_of` these were."""
+    own = _own_tensors(net)
+    for name in sorted(own.keys() ^ tensors.keys()):
+        problem = "missing" if name in own else "not part of such a model"
+        raise DataError(f"the tensors do not fit the settings: {name} is {problem}")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            array = tensors[name]
+            if array.shape != tuple(tensor.shape):
+                expected = tuple(tensor.shape)
+                raise DataError(f"the tensors do not fit the settings: {name} is {array.shape}, not {expected}")
+            tensor.copy_(torch.from_numpy(np.array(array)))  # a copy: the file may be mapped read-only
+
+
+def _own_tensors(net: Module) -> dict[str, Tensor]:
+    """What is saved: parameters, each once, and persistent buffers."""
+    everything = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+    kept = net.state_dict()
+    return {name: tensor for name, tensor in everything.items() if name in kept}
 
 
 def embedding_of(tensors: Mapping[str, Array], family: str) -> Array:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import cast
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn import LayerNorm, Module, ModuleList
 
@@ -56,7 +55,7 @@ class EncoderBlock(Block):
         """What the distance from each token to each other one adds to each head. -> (A, T, T)"""
         places_T = torch.arange(num_steps, device=self.distances.device)
         distance_TT = (places_T[:, None] - places_T).clamp(-self.window, self.window) + self.window
-        return F.embedding(distance_TT, self.distances).permute(2, 0, 1).contiguous()
+        return self._weigh(distance_TT)
 
 
 class AttentionEncoder(Module):

@@ -18,6 +18,7 @@ from elman.nets.dropout import locked_dropout
 from elman.nets.layer import draw_weights
 
 Activation = Literal["gelu", "relu"]
+GAIN = 8.0  # of the numbers for distances, which would move too slowly at a rate that suits the other weights
 MIN_STRIDE = 32  # queries at once: fewer, for a short window, would starve the matrix products
 
 
@@ -50,6 +51,10 @@ class Block(Module):
         self.feed_forward_in = Linear(hidden, feed_forward, dtype=dtype)
         self.feed_forward_out = Linear(feed_forward, hidden, dtype=dtype)
 
+    def _weigh(self, distances: Tensor) -> Tensor:
+        """What rows of `distances` add to the energies of each head. -> (A, ...)"""
+        return (F.embedding(distances, self.distances) * GAIN).movedim(-1, 0).contiguous()
+
     @abstractmethod
     def how_far(self) -> Tensor:
         """The distance that each row of `distances` is about. -> (num_distances,)"""
@@ -63,7 +68,7 @@ class Block(Module):
             for layer in (self.attention_out, self.feed_forward_out):
                 layer.weight.div_((2 * num_blocks) ** 0.5)
             slopes_A = 2.0 ** (-8.0 * torch.arange(1, self.num_heads + 1) / self.num_heads)
-            self.distances.copy_(-self.how_far()[:, None] * slopes_A)
+            self.distances.copy_(-self.how_far()[:, None] * slopes_A / GAIN)
 
     def _project(self, values_TBH: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, scaled, keys and values. -> (B, A, T, D) each"""
@@ -163,8 +168,8 @@ class CausalBlock(Block):
         places_T1 = torch.arange(num_keys - num_queries, num_keys, device=device)[:, None]
         distance_TS = places_T1 - torch.arange(num_keys, device=device)
         is_outside_TS = (distance_TS < 0) | (distance_TS >= self.window)
-        band_TSA = F.embedding(distance_TS.clamp(0, self.window - 1), self.distances)
-        return band_TSA.masked_fill(is_outside_TS[:, :, None], -torch.inf).permute(2, 0, 1).contiguous()
+        band_ATS = self._weigh(distance_TS.clamp(0, self.window - 1))
+        return band_ATS.masked_fill(is_outside_TS, -torch.inf)
 
 
 class CausalStack(Module):
