@@ -148,6 +148,8 @@ def test_mixing_what_knows_other_words_is_refused(run: Run, text: Path, tmp_path
         (["--model", "lstm", "--set", "train.learning_rat=1"], 2, "did you mean train.learning_rate"),
         (["--model", "mkn", "--set", "train.batch=4"], 2, "does not apply to mkn"),
         (["--model", "mkn", "--device", "cpu"], 2, "--device does not apply"),
+        (["--model", "lstm", "--epochs", "1", "--device", "tpu9"], 2, "no device 'tpu9'"),
+        (["--model", "lstm", "--epochs", "1", "--device", "meta9:7"], 2, "no device 'meta9:7'"),
         (["--model", "lstm", "--budget", "0.2s"], 2, "too short"),
         (["--model", "lstm", "--budget", "soon"], 2, "no duration"),
         (["--model", "lstm", "--set", "model.vectors=nowhere.txt"], 66, "nowhere.txt"),

@@ -123,9 +123,6 @@ def _new(
     model_config: NetConfig, ids: Array, tokenizer: Tokenizer, record: store.Record, report: Report
 ) -> build.Saveable:
     """A net with fresh weights."""
-    import numpy as np
-
-    counts = np.bincount(ids, minlength=tokenizer.vocab_size)
     vectors = None
     if model_config.vectors is not None:
         from elman.nets.vectors import read_vectors
@@ -135,10 +132,10 @@ def _new(
         vectors = found.matrix
     return build.construct(
         model_config,
+        ids,
         vocab_size=tokenizer.vocab_size,
         reset_lines=record.data.reset_lines,
         seed=record.seed,
-        counts=counts,
         vectors=vectors,
     )
 
@@ -159,8 +156,7 @@ def _go(
 ) -> Model:
     from elman.train.streams import stream_trainer
 
-    if device is not None:
-        lm.to(runs.device(device))  # type: ignore[attr-defined]
+    lm.to(runs.choose_device(device, report))  # type: ignore[attr-defined]
     trainer = stream_trainer(
         lm,  # type: ignore[arg-type]
         ids,

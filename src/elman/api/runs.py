@@ -120,11 +120,16 @@ def save(out: Path, record: store.AnyRecord, *, tensors: Mapping[str, Array], co
     shutil.rmtree(out / files.RUN_FOLDER, ignore_errors=True)
 
 
-def device(name: str) -> Any:
-    """A device of torch, or a UsageError."""
+def choose_device(name: str | None, report: Report) -> Any:
+    """The device of torch that was asked for; a graphics card where there is one; else the processor."""
     import torch
 
+    if name is None:
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        report("training on the graphics card (--device cpu for the processor)")
+        return torch.device("cuda")
     try:
-        return torch.device(name)
-    except RuntimeError:
-        raise UsageError(f"there is no device {name!r}", hint="cpu, or cuda where there is one") from None
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError):
+        raise UsageError(f"there is no device {name!r} here", hint="cpu, or cuda where there is one") from None

@@ -63,7 +63,7 @@ def train(
     ] = None,
     seed: Seed = 1,
     threads: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads. [default: all cores]")] = None,
-    device: Annotated[str | None, typer.Option(metavar="D", help="Nets: cpu or cuda. [default: cpu]")] = None,
+    device: Annotated[str | None, typer.Option(metavar="D", help="Nets: cpu or cuda. [default: cuda if there is one]")] = None,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
