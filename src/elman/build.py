@@ -67,42 +67,42 @@ def fit(
 
 
 def construct(
-    config: Config,
-    *,
-    vocab_size: int,
-    reset_lines: bool,
-    seed: int,
-    counts: Array,
-    vectors: Array | None,
+    config: Config, ids: Array, *, vocab_size: int, reset_lines: bool, seed: int, vectors: Array | None
 ) -> Saveable:
-    """A net with fresh weights, to be trained. counts: (V,), how often each word was seen; vectors: its words' own."""
+    """A net with fresh weights, to be trained on a stream of ids, whose words it has counted. vectors: its words' own."""
+    import numpy as np
     import torch
 
+    from elman.models.neural import NeuralModel
     from elman.models.recurrent import RecurrentModel
     from elman.models.transformer import TransformerModel
     from elman.models.window import WindowModel
 
     rng = torch.Generator().manual_seed(seed)
+    counts = np.bincount(ids, minlength=vocab_size)
+    net: NeuralModel[Any]
     match config:
         case WindowConfig():
-            return WindowModel(
+            net = WindowModel(
                 config, vocab_size=vocab_size, reset_lines=reset_lines, rng=rng, counts=counts, vectors=vectors
             )
         case RecurrentConfig():
-            return RecurrentModel(
+            net = RecurrentModel(
                 config, vocab_size=vocab_size, reset_lines=reset_lines, rng=rng, counts=counts, vectors=vectors
             )
         case TransformerConfig():
-            if config.window > counts.sum():
+            if config.window > len(ids):
                 raise UsageError(
-                    f"a window of {config.window} is longer than the text of {counts.sum()} tokens",
-                    hint=f"set model.window to {counts.sum()} or less",
+                    f"a window of {config.window} is longer than the text of {len(ids)} tokens",
+                    hint=f"set model.window to {len(ids)} or less",
                 )
-            return TransformerModel(
+            net = TransformerModel(
                 config, vocab_size=vocab_size, reset_lines=reset_lines, rng=rng, counts=counts, vectors=vectors
             )
         case _:
             raise TypeError(f"{type(config).__name__} is no net")
+    net.learn_ngrams(ids)
+    return net
 
 
 def restore(config: Config, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool) -> Saveable:

@@ -78,6 +78,22 @@ class PairsConfig(Config):
         return (self.source_units if side == "source" else self.target_units) or self.units
 
 
+CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+
+
+class SentencesConfig(Config):
+    """How words with tags become symbols."""
+
+    column: str | None = Field(
+        None, pattern=r"^([a-z]+|[1-9][0-9]*)$"
+    )  # CoNLL-U: a name; else from 1; upos, or the last
+    min_count: int = Field(1, ge=1)  # words seen less often are <unk>
+    max_words: int = Field(60_000, ge=1, le=2_000_000)  # those of the word vectors among them
+    errors: Literal["strict", "replace"] = "strict"
+    skip_bad: bool = False  # drop sentences with malformed lines and count them
+    heldout: float = Field(0.05, gt=0, lt=1)
+
+
 class UniformConfig(Config):
     """Every symbol as likely as any other: the model every other one has to beat."""
 
@@ -246,7 +262,20 @@ class NetConfig(Config):
         return self
 
 
-class WindowConfig(NetConfig):
+class TextNetConfig(NetConfig):
+    """A net that is a language model; n-grams of what it has read may add to its output (Mikolov et al. 2011)."""
+
+    maxent: int | None = Field(None, ge=2, le=20)  # words of the longest n-gram that has a weight of its own
+    maxent_size: int | None = Field(None, ge=1)  # so many n-grams, the most frequent; else all that occur twice
+
+    @model_validator(mode="after")
+    def _ngrams_apply(self) -> Self:
+        if self.maxent is None and self.maxent_size is not None:
+            raise ValueError("maxent_size needs maxent=ORDER")
+        return self
+
+
+class WindowConfig(TextNetConfig):
     """A feed-forward net over the embeddings of the last few words (Bengio et al. 2003)."""
 
     family: Literal["window"] = "window"
@@ -269,11 +298,11 @@ class WindowConfig(NetConfig):
         return self
 
 
-class RecurrentConfig(NetConfig):
+class RecurrentConfig(TextNetConfig):
     """A net that keeps a hidden state: `rnn` (Elman 1990), `gru` (Cho et al. 2014), `lstm` (Gers et al. 2000)."""
 
     family: Literal["rnn", "gru", "lstm"] = "lstm"
-    hidden: int = Field(512, ge=1)
+    hidden: int = Field(512, ge=0)  # 0 with maxent: n-gram features alone
     layers: int = Field(1, ge=1)
     activation: Literal["tanh", "sigmoid", "relu"] | None = None  # rnn only; tanh if not given
     recurrence: Literal["plain", "additive", "gated"] | None = None  # rnn only; plain if not given
@@ -291,7 +320,18 @@ class RecurrentConfig(NetConfig):
             if getattr(self, name) is not None and self.family != family:
                 raise ValueError(f"{name} is for {family}, not for {self.family}")
         _check_stack(self)
+        if self.hidden == 0:
+            self._check_alone()
         return self
+
+    def _check_alone(self) -> None:
+        """Refuse what needs layers or word vectors."""
+        if self.maxent is None:
+            raise ValueError("hidden=0 is n-gram features alone, and needs maxent=ORDER")
+        kept = {"family", "hidden", "head", "cutoffs", "samples", "alpha", "maxent", "maxent_size"}
+        for name, field in type(self).model_fields.items():
+            if name not in kept and getattr(self, name) not in (field.default, 0):
+                raise ValueError(f"{name} does not apply with hidden=0: there are no layers")
 
 
 def _check_stack(config: WindowConfig | RecurrentConfig | MaskedConfig) -> None:
@@ -310,7 +350,7 @@ def fitting_heads(hidden: int) -> int:
     return max(n for n in range(1, max(1, hidden // HEAD_WIDTH) + 1) if hidden % n == 0)
 
 
-class TransformerConfig(NetConfig):
+class TransformerConfig(TextNetConfig):
     """A net that attends to the last tokens, wherever they stand (Vaswani et al. 2017), with relative positions only."""
 
     family: Literal["transformer"] = "transformer"
@@ -424,6 +464,52 @@ class Seq2SeqConfig(NetConfig):
         return self
 
 
+class ReadingConfig(Config):
+    """What every net has that reads a text and answers with a few labels: words as vectors, recurrent layers, noise."""
+
+    family: Literal["rnn", "gru", "lstm"] = "lstm"
+    hidden: int = Field(200, ge=1)  # of each direction
+    layers: int = Field(1, ge=1)
+    bidirectional: bool = True
+    embedding: int | None = Field(None, ge=1)  # 100 if not given, or what the vectors have
+    vectors: str | None = None  # word2vec or GloVe text; a word that is not there has the vector of its lower case
+    tune_vectors: bool = True
+    rare: float = Field(0.25, ge=0)  # in training a word seen n times is unknown with probability rare / (rare + n)
+    dropout: float = Field(0.0, ge=0, lt=1)  # the three below where they are not given
+    dropout_input: float | None = Field(None, ge=0, lt=1)
+    dropout_layers: float | None = Field(None, ge=0, lt=1)
+    dropout_output: float | None = Field(None, ge=0, lt=1)
+
+    def rate(self, place: Literal["input", "layers", "output"]) -> float:
+        """How much is dropped there."""
+        own: float | None = getattr(self, f"dropout_{place}")
+        return self.dropout if own is None else own
+
+    @model_validator(mode="after")
+    def _vectors_and_layers_apply(self) -> Self:
+        if self.vectors is None and not self.tune_vectors:
+            raise ValueError("tune_vectors=false needs vectors=FILE")
+        if self.dropout_layers and self.layers < 2:
+            raise ValueError("dropout_layers is between layers, and there are not two")
+        return self
+
+
+class TaggerConfig(ReadingConfig):
+    """A tag for every word of a sentence, from both sides at once (Huang et al. 2015, Lample et al. 2016)."""
+
+    characters: Literal["rnn", "cnn", "none"] = "rnn"  # how the spelling of a word is read
+    character_embedding: int = Field(32, ge=1)
+    character_hidden: int = Field(50, ge=1)  # of each direction of an rnn; half the filters of a cnn
+    output: Literal["softmax", "crf"] | None = None  # crf where tags mark spans, if not given
+    scheme: Literal["bio", "bioes", "none"] | None = None  # what tags may follow one another; by the look of the tags
+
+    @model_validator(mode="after")
+    def _scheme_applies(self) -> Self:
+        if self.output == "softmax" and self.scheme in ("bio", "bioes"):
+            raise ValueError("scheme is for output=crf: a softmax chooses each tag by itself")
+        return self
+
+
 class MixtureConfig(Config):
     """Weighted models. The weights are fitted by EM and kept with the model."""
 
@@ -513,6 +599,7 @@ def tasks() -> dict[str, TaskSettings]:
         "masked": TaskSettings(DataConfig, MaskedConfig),
         "bilm": TaskSettings(DataConfig, RecurrentConfig),
         "seq2seq": TaskSettings(PairsConfig, Seq2SeqConfig),
+        "tag": TaskSettings(SentencesConfig, TaggerConfig),
     }
 
 

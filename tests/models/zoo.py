@@ -12,6 +12,7 @@ from elman.models.neural import NeuralModel
 from elman.models.recurrent import RecurrentModel
 from elman.models.transformer import TransformerModel
 from elman.models.window import WindowModel
+from elman.nets.maxent import GAIN
 
 COUNTS = np.array([1, 5, 2, 7, 3, 3])
 VECTORS = np.array([[0.5, -1], [np.nan, np.nan], [1, 1], [0.3, 0.2], [-1, 0], [2, -0.7]])
@@ -38,6 +39,13 @@ RECURRENT: dict[str, dict[str, Any]] = {
     "sampled": {"head": "sampled", "samples": 3},
     "nce": {"family": "gru", "head": "nce", "samples": 2, "alpha": 0.5},
     "blackout, tied": {"family": "rnn", "head": "blackout", "tied": True, "embedding": 3},
+    "maxent": {"family": "rnn", "maxent": 4},
+    "maxent, learned start": {"family": "gru", "maxent": 3, "initial_state": "learned", "maxent_size": 12},
+    "maxent, adaptive": {"maxent": 3, "head": "adaptive", "cutoffs": (2, 4)},
+    "maxent, adaptive, tied": {"maxent": 2, "head": "adaptive", "cutoffs": (2,), "tied": True},
+    "maxent, nce": {"maxent": 3, "head": "nce", "samples": 3},
+    "maxent alone": {"family": "rnn", "maxent": 3, "hidden": 0},
+    "maxent alone, adaptive": {"maxent": 9, "hidden": 0, "head": "adaptive", "cutoffs": (3,)},
     "learned start": {"layers": 2, "initial_state": "learned"},
     "learned start gru": {"family": "gru", "initial_state": "learned"},
     "vectors": {"vectors": "some.txt"},
@@ -60,6 +68,7 @@ WINDOW: dict[str, dict[str, Any]] = {
     "window dense": {"window": 3, "layers": 3, "skip": "dense", "activation": "sigmoid"},
     "window tied": {"window": 2, "tied": True, "embedding": 4},
     "window adaptive": {"window": 2, "head": "adaptive", "cutoffs": (3,), "projection": 2},
+    "window maxent": {"window": 2, "maxent": 5},
     "window nce": {"window": 2, "head": "nce", "samples": 4},
     "window vectors": {"window": 2, "vectors": "some.txt", "dropout": 0.4},
 }
@@ -95,8 +104,11 @@ def build(name: str, *, dtype: torch.dtype = torch.float64, vocab_size: int = 6,
         vectors=vectors,
         dtype=dtype,
     )
+    model.learn_ngrams(np.random.default_rng(seed).integers(0, vocab_size, 60))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=rng, dtype=dtype), alpha=0.4)
+        if model.maxent is not None:
+            model.maxent.weight.div_(GAIN)
         model.head.log_temperature.fill_(0.2)
     return model

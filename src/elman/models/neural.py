@@ -1,7 +1,7 @@
 """What every net does alike: predict, advance, score and join over states, and the loss.
 
-A family says what its layers are (`_build_stack`), what it carries from token to token (`start_training`) and how it
-reads on (`_read`). T tokens · B rows · P features, as the output head reads them · V vocabulary
+A family says what its layers are (`_build_stack`), what they carry from token to token (`_start_layers`) and how they
+read on (`_read`). T tokens · B rows · P features, as the output head reads them · V vocabulary · K words of history
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from elman.config import TextNetConfig
 from elman.lm import Array, map_state, num_rows, select
 from elman.models.trainable import Loss, StreamNet
 from elman.models.words import C, VocabularyNet, embedding_of
+from elman.nets.maxent import Maxent, SparseLogits
+from elman.nets.ngrams import NgramTable, collect_ngrams
 from elman.text.vocabulary import EOS_ID
 
 Carried = tuple[Tensor, ...]  # batch on axis 0 of each
+L = TypeVar("L", bound=TextNetConfig)
 
 # Tokens of all rows together that `score` reads at once: enough for the matrix products, little enough to hold.
 SCORE_TOKENS = 4096
@@ -42,10 +46,27 @@ class Reading(NamedTuple):
     features: Tensor  # (T, B, P)
     carried: Carried
     penalty: Tensor | None  # (T, B)
+    histories: Tensor | None = None  # (T, B, K), for n-gram features
 
 
 class NeuralReader(VocabularyNet[C]):
-    """A net as a `LanguageModel`, from whatever state it begins. Its start symbol is the end of a line."""
+    """A net as a `LanguageModel`, from whatever state it begins. Its start symbol is the end of a line.
+
+    With n-gram features (`maxent`), the last K words are carried behind what the layers carry, (B, K).
+    """
+
+    def __init__(
+        self,
+        config: C,
+        *,
+        vocab_size: int,
+        rng: torch.Generator | None,
+        counts: Array | None = None,
+        vectors: Array | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(config, vocab_size=vocab_size, rng=rng, counts=counts, vectors=vectors, dtype=dtype)
+        self.maxent: Maxent | None = None
 
     @abstractmethod
     def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> Reading:
@@ -59,7 +80,7 @@ class NeuralReader(VocabularyNet[C]):
     def predict(self, state: NeuralState) -> Array:
         """-> (B, V)"""
         with torch.inference_mode():
-            return self._to_numpy(self.head.log_probs(state.features))
+            return self._to_numpy(self.head.log_probs(state.features, self._ngrams(self._histories(state))))
 
     def advance(self, tokens: Array, state: NeuralState) -> NeuralState:
         """Read one token a row."""
@@ -86,8 +107,27 @@ class NeuralReader(VocabularyNet[C]):
         return self._score(tokens, lengths, state, keep_features=True)
 
     def _step(self, tokens_B: Tensor, carried: Carried) -> NeuralState:
-        reading = self._read(tokens_B[None], carried, is_noisy=False)
+        reading = self._follow(tokens_B[None], carried, is_noisy=False)
         return NeuralState(reading.carried, reading.features[0])
+
+    def _follow(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> Reading:
+        """Read on, and find the histories that the words read make."""
+        if self.maxent is None:
+            return self._read(tokens_TB, carried, is_noisy=is_noisy)
+        *own, last_BK = carried
+        reading = self._read(tokens_TB, tuple(own), is_noisy=is_noisy)
+        read_XB = torch.cat([last_BK.t(), tokens_TB])
+        return reading._replace(
+            carried=(*reading.carried, read_XB[len(tokens_TB) :].t()), histories=self.maxent.find(read_XB[1:])
+        )
+
+    def _histories(self, state: NeuralState) -> Tensor | None:
+        """Those at a state. -> (B, K)"""
+        return None if self.maxent is None else self.maxent.find(state.carried[-1].t())[0]
+
+    def _ngrams(self, histories_NK: Tensor | None) -> SparseLogits | None:
+        """What n-grams add to the logits of rows with these histories."""
+        return None if self.maxent is None or histories_NK is None else self.maxent.logits(histories_NK)
 
     def _score(
         self, tokens: Array, lengths: Array, state: NeuralState, *, keep_features: bool
@@ -122,9 +162,12 @@ class NeuralReader(VocabularyNet[C]):
             if active < num_rows(state):
                 finished.append(map_state(itemgetter(slice(active, None)), state))
                 state = map_state(itemgetter(slice(active)), state)
-            reading = self._read(tokens_TB[first:last, :active], state.carried, is_noisy=False)
+            reading = self._follow(tokens_TB[first:last, :active], state.carried, is_noisy=False)
             before = torch.cat([state.features[None], reading.features[:-1]])
-            pending.append(_Block(before, tokens_TB[first:last, :active], log_probs_TB[first:last, :active]))
+            histories = self._histories(state)
+            if histories is not None and reading.histories is not None:
+                histories = torch.cat([histories[None], reading.histories[:-1]])
+            pending.append(_Block(before, histories, tokens_TB[first:last, :active], log_probs_TB[first:last, :active]))
             if keep_features:
                 features_TBP[first:last, :active] = before
             state = NeuralState(reading.carried, reading.features[-1])
@@ -138,17 +181,19 @@ class NeuralReader(VocabularyNet[C]):
         """Compare what the tokens were predicted from with the tokens, for several blocks in one go."""
         features_NP = torch.cat([block.before.flatten(0, 1) for block in blocks])
         tokens_N = torch.cat([block.tokens.flatten() for block in blocks])
-        parts = torch.split(self.head.score(features_NP, tokens_N), [block.tokens.numel() for block in blocks])
+        histories = [block.histories.flatten(0, 1) for block in blocks if block.histories is not None]
+        scores_N = self.head.score(features_NP, tokens_N, self._ngrams(torch.cat(histories) if histories else None))
+        parts = torch.split(scores_N, [block.tokens.numel() for block in blocks])
         for block, part in zip(blocks, parts, strict=True):
             block.log_probs.copy_(part.view(block.log_probs.shape))
 
 
-class NeuralModel(NeuralReader[C], StreamNet):
+class NeuralModel(NeuralReader[L], StreamNet):
     """A net as a `FreeModel` and a `Trainable`: it begins from nothing, in both ways of reading."""
 
     def __init__(
         self,
-        config: C,
+        config: L,
         *,
         vocab_size: int,
         reset_lines: bool,
@@ -159,10 +204,37 @@ class NeuralModel(NeuralReader[C], StreamNet):
     ) -> None:
         super().__init__(config, vocab_size=vocab_size, rng=rng, counts=counts, vectors=vectors, dtype=dtype)
         self.reset_lines = reset_lines
+        if config.maxent is not None:
+            nothing = np.zeros(0, dtype=np.int64)
+            self._attach(NgramTable(nothing, nothing.reshape(0, len(self.head.spelling().edges)), nothing))
 
     @abstractmethod
+    def _start_layers(self, rows: int) -> Carried:
+        """What the layers carry before the first input."""
+
     def start_training(self, rows: int) -> Carried:
-        """What a stream carries before its first input."""
+        """What a stream carries before its first input. Before that there were only ends of lines."""
+        if self.maxent is None:
+            return self._start_layers(rows)
+        ends_BK = torch.full((rows, self.maxent.length), EOS_ID, dtype=torch.int64, device=self.device)
+        return *self._start_layers(rows), ends_BK
+
+    def learn_ngrams(self, ids: Array) -> None:
+        """Take the n-grams of a text for features, if the settings want any; their weights are zero."""
+        if self.config.maxent is not None:
+            self._attach(
+                collect_ngrams(
+                    ids,
+                    order=self.config.maxent,
+                    spelling=self.head.spelling(),
+                    reset_lines=self.reset_lines,
+                    most=self.config.maxent_size,
+                )
+            )
+
+    def _attach(self, table: NgramTable) -> None:
+        assert self.config.maxent is not None
+        self.maxent = Maxent(table, order=self.config.maxent, dtype=self.embedding.weight.dtype).to(self.device)
 
     def start(self, rows: int) -> NeuralState:
         """As if the end of a line had just been read."""
@@ -171,9 +243,10 @@ class NeuralModel(NeuralReader[C], StreamNet):
 
     def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, state: Carried) -> tuple[Loss, Carried]:
         """See `StreamNet`."""
-        reading = self._read(inputs.t(), state, is_noisy=self.training)
+        reading = self._follow(inputs.t(), state, is_noisy=self.training)
         features_NP = reading.features.flatten(0, 1)
         targets_N = targets.t().flatten()
+        histories_NK = None if reading.histories is None else reading.histories.flatten(0, 1)
         penalty_N = None if reading.penalty is None else reading.penalty.flatten()
         carried = tuple(leaf.detach() for leaf in reading.carried)
         if lengths is not None:
@@ -181,18 +254,22 @@ class NeuralModel(NeuralReader[C], StreamNet):
             real = (times[:, None] < lengths[None, :]).flatten().nonzero()[:, 0]
             features_NP, targets_N = features_NP.index_select(0, real), targets_N[real]
             penalty_N = None if penalty_N is None else penalty_N[real]
+            histories_NK = None if histories_NK is None else histories_NK[real]
             carried = self.start_training(len(inputs))
-        mean, nats = self.head.loss(features_NP, targets_N, is_noisy=self.training)
+        extra = self._ngrams(histories_NK)
+        mean, nats = self.head.loss(features_NP, targets_N, is_noisy=self.training, extra=extra)
         total = mean if penalty_N is None else mean + penalty_N.mean()
         return Loss(total, nats.detach(), len(targets_N)), carried
 
     @classmethod
-    def from_tensors(cls, config: C, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool) -> Self:
+    def from_tensors(cls, config: L, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool) -> Self:
         """The model whose `config` and `tensors()` these were."""
         words = embedding_of(tensors, config.family)
-        config = config.model_copy(update={"embedding": words.shape[1]})
+        config = config.model_copy(update={"embedding": words.shape[1] or None})
         dtype = torch.float64 if words.dtype == np.float64 else torch.float32
         model = cls(config, vocab_size=vocab_size, reset_lines=reset_lines, rng=None, dtype=dtype)
+        if config.maxent is not None and all(f"maxent.{name}" in tensors for name in NgramTable._fields):
+            model._attach(NgramTable(*(np.array(tensors[f"maxent.{name}"]) for name in NgramTable._fields)))
         model.load_tensors(tensors)
         return model
 
@@ -201,5 +278,6 @@ class _Block(NamedTuple):
     """Tokens to score, what each was predicted from, and where its score goes."""
 
     before: Tensor  # (T, B, P)
+    histories: Tensor | None  # (T, B, K)
     tokens: Tensor  # (T, B)
     log_probs: Tensor  # (T, B)

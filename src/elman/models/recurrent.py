@@ -18,6 +18,7 @@ from elman.nets.stack import Stack, layer_inputs
 class RecurrentModel(NeuralModel[RecurrentConfig]):
     """Embeddings, recurrent layers, an output head.
 
+    With hidden=0 there are no layers and the words have no vectors: n-gram features alone make the prediction.
     What is carried is each layer's (B, H) tensors, from the words up. With a learned initial state there is one more,
     (B,) bool: rows at a beginning, whose state is the parameter itself and so gets its gradient.
     """
@@ -25,7 +26,7 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
     def _build_stack(self, dtype: torch.dtype) -> Stack:
         config = self.config
         widths = layer_inputs(config.skip, self.embedding.width, [config.hidden] * config.layers)
-        layers = [_build_layer(config, width, dtype) for width in widths[:-1]]
+        layers = [_build_layer(config, width, dtype) for width in widths[:-1] if config.hidden]
         self.num_states = sum(layer.num_states for layer in layers)
         if config.initial_state == "learned":
             self.initial = Parameter(torch.zeros(self.num_states, config.hidden, dtype=dtype))
@@ -34,7 +35,7 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
     def _output_width(self) -> int:
         return self.stack.features
 
-    def start_training(self, rows: int) -> Carried:
+    def _start_layers(self, rows: int) -> Carried:
         """Zeros; or, where the initial state is learned, rows that are marked as beginning."""
         weight = self.embedding.weight
         zeros = [weight.new_zeros(rows, self.config.hidden) for _ in range(self.num_states)]

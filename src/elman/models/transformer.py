@@ -36,7 +36,7 @@ class TransformerModel(NeuralModel[TransformerConfig]):
     def _output_width(self) -> int:
         return self.config.hidden
 
-    def start_training(self, rows: int) -> Carried:
+    def _start_layers(self, rows: int) -> Carried:
         """No tokens seen yet."""
         return self.stack.start(rows)
 

@@ -31,7 +31,7 @@ class WindowModel(NeuralModel[WindowConfig]):
         direct = config.window * self.embedding.width if config.direct else 0
         return direct + (self.stack.features if config.layers else 0)
 
-    def start_training(self, rows: int) -> Carried:
+    def _start_layers(self, rows: int) -> Carried:
         """Ends of lines."""
         device = self.embedding.weight.device
         return (torch.full((rows, self.config.window - 1), EOS_ID, dtype=torch.int64, device=device),)

@@ -51,7 +51,7 @@ class VocabularyNet(Module, Generic[C]):
         self.vocab_size = vocab_size
         width = _embedding_width(config, vectors)
         self.embedding = Embedding(vocab_size, width, is_frozen=not config.tune_vectors, dtype=dtype)
-        self.config: C = config.model_copy(update={"embedding": width})
+        self.config: C = config.model_copy(update={"embedding": width or None})
         self.stack = self._build_stack(dtype)
         outputs = self._output_width()
         features = width if config.tied else config.projection or outputs

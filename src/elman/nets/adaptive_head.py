@@ -21,6 +21,8 @@ from elman.nets.cross_entropy import cross_entropy, target_log_probs
 from elman.nets.cutoffs import cluster_width
 from elman.nets.head import Head
 from elman.nets.layer import draw_weights
+from elman.nets.maxent import SparseLogits
+from elman.nets.ngrams import Spelling
 
 
 class Cluster(Module):
@@ -64,6 +66,7 @@ class _Part(NamedTuple):
     weight: Tensor
     bias: Tensor
     targets: Tensor
+    extra: SparseLogits | None
 
 
 class AdaptiveHead(Head):
@@ -125,32 +128,53 @@ class AdaptiveHead(Head):
         for cluster in self.clusters:
             cluster.initialise(rng)
 
-    def log_probs(self, features_NP: Tensor) -> Tensor:
+    def spelling(self) -> Spelling:
+        """A column of the head for each frequent word and cluster, and one of its cluster for each rarer word."""
+        ranks, num_clusters = self.ranks.cpu().numpy(), len(self.tails)
+        clusters = np.searchsorted(self.edges[:-1], ranks, side="right")
+        first = np.where(clusters == 0, ranks, self.edges[0] + clusters - 1)
+        edges = np.array([0, *(edge + num_clusters for edge in self.edges)])
+        return Spelling(first, np.where(clusters == 0, -1, ranks + num_clusters), edges)
+
+    def log_probs(self, features_NP: Tensor, extra: SparseLogits | None = None) -> Tensor:
         """Of every word. -> (N, V)"""
-        head_NK, *inside = (F.log_softmax(logits * self.scale, dim=1) for logits in self._logits(features_NP))
+        logits = self._logits(features_NP)
+        if extra is not None:
+            logits = [part + extra.part(index).dense(part.shape[1]) for index, part in enumerate(logits)]
+        head_NK, *inside = (F.log_softmax(part * self.scale, dim=1) for part in logits)
         words = [head_NK[:, : self.edges[0]]]
         for index, inside_NK in enumerate(inside, start=self.edges[0]):
             words.append(inside_NK + head_NK[:, index, None])
         return torch.cat(words, dim=1).index_select(1, self.ranks)
 
-    def score(self, features_NP: Tensor, targets_N: Tensor) -> Tensor:
+    def score(self, features_NP: Tensor, targets_N: Tensor, extra: SparseLogits | None = None) -> Tensor:
         """Log-probability of each row's target, without gradients. -> (N,)"""
         log_probs_N = features_NP.new_zeros(len(targets_N))
-        for part in self._parts(features_NP, targets_N, is_noisy=False):
-            found = target_log_probs(part.features, part.weight, part.bias, part.targets, scale=self.scale)
+        for part in self._parts(features_NP, targets_N, extra, is_noisy=False):
+            found = target_log_probs(
+                part.features, part.weight, part.bias, part.targets, scale=self.scale, extra=part.extra
+            )
             if part.rows is None:
                 log_probs_N += found
             else:
                 log_probs_N.index_add_(0, part.rows, found)
         return log_probs_N
 
-    def loss(self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool) -> tuple[Tensor, Tensor]:
+    def loss(
+        self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool, extra: SparseLogits | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The mean of -log p(target), to descend on, and the plain sum in float64."""
         mean = features_NP.new_zeros(())
         nats = torch.zeros((), dtype=torch.float64, device=features_NP.device)
-        for part in self._parts(features_NP, targets_N, is_noisy=is_noisy):
+        for part in self._parts(features_NP, targets_N, extra, is_noisy=is_noisy):
             share, nats_N = cross_entropy(
-                part.features, part.weight, part.bias, part.targets, scale=self.scale, divisor=len(targets_N)
+                part.features,
+                part.weight,
+                part.bias,
+                part.targets,
+                scale=self.scale,
+                divisor=len(targets_N),
+                extra=part.extra,
             )
             mean = mean + share
             nats += nats_N.sum(dtype=torch.float64)
@@ -164,19 +188,22 @@ class AdaptiveHead(Head):
             share * cluster.multiply_adds(self.features) for cluster, share in zip(self.clusters, shares, strict=True)
         )
 
-    def _parts(self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool) -> Iterator[_Part]:
+    def _parts(
+        self, features_NP: Tensor, targets_N: Tensor, extra: SparseLogits | None, *, is_noisy: bool
+    ) -> Iterator[_Part]:
         """The softmaxes that the rows' targets take part in."""
         head_weight, *weights = self._weights()
         ranks_N = self.ranks[targets_N]
         starts = torch.tensor(self.edges[:-1], dtype=torch.int64, device=ranks_N.device)
         clusters_N = torch.bucketize(ranks_N, starts, right=True)  # 0 for the head
         entries_N = torch.where(clusters_N == 0, ranks_N, self.edges[0] + clusters_N - 1)
-        yield _Part(None, features_NP, head_weight, self.bias, entries_N)
+        yield _Part(None, features_NP, head_weight, self.bias, entries_N, extra)
         for index, (cluster, weight) in enumerate(zip(self.clusters, weights, strict=True)):
             rows = (clusters_N == index + 1).nonzero()[:, 0]
             if len(rows):
                 narrow_ND = F.dropout(cluster.narrow(features_NP.index_select(0, rows)), self.dropout, is_noisy)
-                yield _Part(rows, narrow_ND, weight, cluster.bias, ranks_N[rows] - self.edges[index])
+                own = None if extra is None else extra.part(index + 1).select(rows)
+                yield _Part(rows, narrow_ND, weight, cluster.bias, ranks_N[rows] - self.edges[index], own)
 
     def _logits(self, features_NP: Tensor) -> list[Tensor]:
         """Of the head, clusters at its end, and of each cluster."""

@@ -45,4 +45,4 @@ def multiply_adds(
 
 def cluster_width(features: int, index: int, shrink: float) -> int:
     """How wide the vectors of a cluster's words are."""
-    return max(1, int(features / shrink ** (index + 1)))
+    return max(1, int(features / shrink ** (index + 1))) if features else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -9,6 +10,8 @@ from torch.nn import Parameter
 
 from elman.nets.cross_entropy import cross_entropy, target_log_probs
 from elman.nets.head import Head
+from elman.nets.maxent import SparseLogits
+from elman.nets.ngrams import Spelling
 
 
 class FullHead(Head):
@@ -27,18 +30,28 @@ class FullHead(Head):
             if not self._is_tied:
                 self.weight.uniform_(-0.05, 0.05, generator=rng)
 
-    def log_probs(self, features_NP: Tensor) -> Tensor:
+    def spelling(self) -> Spelling:
+        """A column for each word."""
+        vocab_size = len(self.bias)
+        return Spelling(np.arange(vocab_size), np.full(vocab_size, -1), np.array([0, vocab_size]))
+
+    def log_probs(self, features_NP: Tensor, extra: SparseLogits | None = None) -> Tensor:
         """Of every word. -> (N, V)"""
-        return F.log_softmax(F.linear(features_NP, self.weight, self.bias) * self.scale, dim=1)
+        logits_NV = F.linear(features_NP, self.weight, self.bias)
+        if extra is not None:
+            logits_NV = logits_NV + extra.dense(len(self.bias))
+        return F.log_softmax(logits_NV * self.scale, dim=1)
 
-    def score(self, features_NP: Tensor, targets_N: Tensor) -> Tensor:
+    def score(self, features_NP: Tensor, targets_N: Tensor, extra: SparseLogits | None = None) -> Tensor:
         """Log-probability of each row's target, without gradients. -> (N,)"""
-        return target_log_probs(features_NP, self.weight, self.bias, targets_N, scale=self.scale)
+        return target_log_probs(features_NP, self.weight, self.bias, targets_N, scale=self.scale, extra=extra)
 
-    def loss(self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool) -> tuple[Tensor, Tensor]:
+    def loss(
+        self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool, extra: SparseLogits | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The mean of -log p(target), to descend on, and the plain sum in float64."""
         mean, nats_N = cross_entropy(
-            features_NP, self.weight, self.bias, targets_N, scale=self.scale, divisor=len(targets_N)
+            features_NP, self.weight, self.bias, targets_N, scale=self.scale, divisor=len(targets_N), extra=extra
         )
         return mean, nats_N.sum(dtype=torch.float64)
 

@@ -9,11 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from elman.nets.maxent import SparseLogits
+from elman.nets.ngrams import Spelling
+
 
 class Head(Module):
     """Features in, probabilities of words out. N rows · P features · V words
 
-    All logits are divided by a temperature, 1 until it is fitted; it is part of the model, in training too.
+    All logits are divided by a temperature, 1 until it is fitted; it is part of the model, in training too. `extra` is
+    added to the logits of each row: what the words just read say for themselves, beside the features.
     """
 
     log_temperature: Tensor
@@ -27,15 +31,21 @@ class Head(Module):
         """Draw the weights to begin with."""
 
     @abstractmethod
-    def log_probs(self, features_NP: Tensor) -> Tensor:
+    def spelling(self) -> Spelling:
+        """The columns of logits that each word stands for."""
+
+    @abstractmethod
+    def log_probs(self, features_NP: Tensor, extra: SparseLogits | None = None) -> Tensor:
         """Of every word. -> (N, V)"""
 
     @abstractmethod
-    def score(self, features_NP: Tensor, targets_N: Tensor) -> Tensor:
+    def score(self, features_NP: Tensor, targets_N: Tensor, extra: SparseLogits | None = None) -> Tensor:
         """Log-probability of each row's target, without gradients. -> (N,)"""
 
     @abstractmethod
-    def loss(self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool) -> tuple[Tensor, Tensor]:
+    def loss(
+        self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool, extra: SparseLogits | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The mean of -log p(target), to descend on, and the plain sum in float64, without gradient.
 
         A head that is trained by another criterion means that one in both while noise is wanted, and this one else.

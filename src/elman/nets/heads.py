@@ -17,6 +17,8 @@ from elman.nets.head import Head
 from elman.nets.sampled_head import SampledHead
 from elman.nets.sampling import ALPHAS, choose_samples
 
+FEWEST_FEATURES = 16  # a softmax costs as much as so many features a word, also where there are none
+
 
 def build_head(
     config: NetConfig,
@@ -49,7 +51,7 @@ def build_head(
     shrink = config.tail_shrink or (4.0 if tied is None else 1.0)
     cutoffs = config.cutoffs
     if not cutoffs and counts is not None:
-        cutoffs = choose_cutoffs(counts, features, shrink=shrink)
+        cutoffs = choose_cutoffs(counts, max(features, FEWEST_FEATURES), shrink=shrink)
     head = AdaptiveHead(
         features,
         vocab_size,

@@ -38,7 +38,7 @@ class Layer(Module):
 
 def draw_weights(rng: torch.Generator, *weights: Tensor, inputs: int) -> None:
     """Uniform in +-1/sqrt(inputs), as PyTorch's layers begin."""
-    bound = inputs**-0.5
+    bound = max(inputs, 1) ** -0.5
     with torch.no_grad():
         for weight in weights:
             weight.uniform_(-bound, bound, generator=rng)

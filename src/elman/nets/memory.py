@@ -1,11 +1,13 @@
-"""Memory that is used again at every step should not be given back in between."""
+"""How much memory there is; and memory that is used again at every step, which should not be given back in between."""
 
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 # mallopt(3): the parameters' numbers, and what they are without us once large blocks have come and gone.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
@@ -31,3 +33,9 @@ def kept_memory() -> Iterator[bool]:
         for parameter, value in _USUAL.items():
             library.mallopt(parameter, value)
         library.malloc_trim(0)
+
+
+def free_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """Bytes that could be had without swapping, where the system tells."""
+    found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.MULTILINE) if meminfo.is_file() else None
+    return int(found[1]) * 1024 if found else None

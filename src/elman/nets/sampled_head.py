@@ -9,6 +9,7 @@ from torch.nn import Parameter
 
 from elman.lm import Array
 from elman.nets.full_head import FullHead
+from elman.nets.maxent import SparseLogits
 from elman.nets.sampled_loss import Drawn, sampled_loss
 from elman.nets.sampling import inclusion_chances, log_frequencies
 
@@ -57,12 +58,14 @@ class SampledHead(FullHead):
         log_chances_V = self.log_chances
         return Drawn((torch.rand_like(log_chances_V).log() <= log_chances_V).nonzero()[:, 0], log_chances_V)
 
-    def loss(self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool) -> tuple[Tensor, Tensor]:
+    def loss(
+        self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool, extra: SparseLogits | None = None
+    ) -> tuple[Tensor, Tensor]:
         """In training the criterion's mean and sum; else the mean of -log p(target) and the plain sum in float64."""
         if not is_noisy:
-            return super().loss(features_NP, targets_N, is_noisy=False)
+            return super().loss(features_NP, targets_N, is_noisy=False, extra=extra)
         mean, nats_N = sampled_loss(
-            self.kind, features_NP, self.weight, self.bias, targets_N, self.draw(), scale=self.scale
+            self.kind, features_NP, self.weight, self.bias, targets_N, self.draw(), scale=self.scale, extra=extra
         )
         return mean, nats_N.sum(dtype=torch.float64)
 

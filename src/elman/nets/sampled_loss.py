@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from elman.nets.cross_entropy import LogitSpace
+from elman.nets.maxent import Entries, SparseLogits, add_entries, add_gradient
 
 LEAST_REST = 8.0  # times the precision: what is left for all others beside a word, at least, for 1 - p must not be zero
 
@@ -87,10 +88,12 @@ def sampled_loss(
     drawn: Drawn,
     *,
     scale: float,
+    extra: SparseLogits | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The mean of a criterion over the rows, to descend on; and each row's, without gradient."""
+    """The mean of a criterion over the rows, to descend on; and each row's, without gradient. `extra` adds to W h + b."""
+    ngrams_F = None if extra is None else extra.weight
     found: tuple[Tensor, Tensor] = _SampledLoss.apply(  # type: ignore[no-untyped-call]
-        kind, features_NP, weight_VP, bias_V, targets_N, drawn, scale
+        kind, features_NP, weight_VP, bias_V, ngrams_F, targets_N, drawn, extra, scale
     )
     return found
 
@@ -106,8 +109,10 @@ class _SampledLoss(torch.autograd.Function):
         features_NP: Tensor,
         weight_VP: Tensor,
         bias_V: Tensor,
+        ngrams_F: Tensor | None,
         targets_N: Tensor,
         drawn: Drawn,
+        extra: SparseLogits | None,
         scale: float,
     ) -> tuple[Tensor, Tensor]:
         words_K, log_chances_V = drawn
@@ -122,6 +127,7 @@ class _SampledLoss(torch.autograd.Function):
         grad_NP = torch.empty_like(features_NP)
         grad_KP = torch.zeros_like(weight_KP)
         grad_VP, grad_V = torch.zeros_like(weight_VP), torch.zeros_like(bias_V)
+        grad_F = None if ngrams_F is None else torch.zeros_like(ngrams_F)
         nats_N = features_NP.new_empty(len(features_NP))
         space = LogitSpace(features_NP, num_drawn + 1)
         for first, last in space.chunks:
@@ -129,11 +135,16 @@ class _SampledLoss(torch.autograd.Function):
             own_RP = weight_VP.index_select(0, targets_R)
             x_RW = space.products(rows_RP, weight_KP, shift_K, alpha=scale)
             x_RW[:, num_drawn] = (rows_RP * own_RP).sum(1).mul_(scale).add_(shift_V.index_select(0, targets_R))
+            if extra is not None and ngrams_F is not None:
+                entries = _taking_part(extra.entries(first, last), columns_V, targets_R, own=num_drawn)
+                places_M = add_entries(x_RW, entries, ngrams_F, scale=scale)
             if not keeps_hits:
                 hits_R = columns_V[targets_R]
                 hit = (hits_R >= 0).nonzero()[:, 0]
                 x_RW[hit, hits_R[hit]] = -math.inf
             nats_N[first:last] = CRITERIA[kind](x_RW, num_drawn)
+            if grad_F is not None:
+                add_gradient(grad_F, entries, places_M, x_RW, share=share)
             errors_RK, error_R = x_RW[:, :num_drawn], x_RW[:, num_drawn] * share
             torch.addmm(own_RP.mul_(error_R[:, None]), errors_RK, weight_KP, alpha=share, out=grad_NP[first:last])
             torch.addmm(grad_KP, errors_RK.t(), rows_RP, alpha=share, out=grad_KP)
@@ -141,7 +152,7 @@ class _SampledLoss(torch.autograd.Function):
             grad_V.index_add_(0, targets_R, error_R)
             grad_V.index_add_(0, words_K, errors_RK.sum(0).mul_(share))
         grad_VP.index_add_(0, words_K, grad_KP)
-        ctx.grads = (grad_NP, grad_VP, grad_V)
+        ctx.grads = (grad_NP, grad_VP, grad_V, grad_F)
         ctx.mark_non_differentiable(nats_N)
         ctx.set_materialize_grads(False)
         return nats_N.mean(), nats_N
@@ -150,12 +161,23 @@ class _SampledLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
         if grad is None:
-            return (None,) * 7
+            return (None,) * 9
         grads, ctx.grads = ctx.grads, None
         if grads is None:
             raise RuntimeError("the gradient of a sampled loss can be taken only once")
         factor = grad.item()
         if factor != 1:
             for own in grads:
-                own.mul_(factor)
-        return None, *grads, None, None, None
+                if own is not None:
+                    own.mul_(factor)
+        return None, *grads, None, None, None, None
+
+
+def _taking_part(entries: Entries, columns_V: Tensor, targets_R: Tensor, *, own: int) -> Entries:
+    """The n-grams of words that were drawn, in their columns, and of the targets, in theirs."""
+    columns_M = columns_V.index_select(0, entries.columns)
+    is_drawn = (columns_M >= 0).nonzero()[:, 0]
+    is_target = (entries.columns == targets_R.index_select(0, entries.rows)).nonzero()[:, 0]
+    both = torch.cat([is_drawn, is_target])
+    columns = torch.cat([columns_M[is_drawn], torch.full_like(is_target, own)])
+    return Entries(entries.rows[both], columns, entries.ngrams[both])

@@ -21,6 +21,8 @@ GATES = {"rnn": 1, "gru": 3, "lstm": 4, "window": 1, "transformer": 6}  # a laye
 ADAPTIVE_FROM = 5_000  # words: with fewer, the full output layer costs little
 FULL_FROM = 400  # the width below which a full output layer over many words leaves too little for the cells
 ADAPTIVE_SHARE = 0.12  # of the full output layer's work that an adaptive one does
+NGRAM_WEIGHTS = 150_000  # weights of a matrix product that cost as much as a token's n-gram features
+ALONE_WIDTH = 40  # of a net whose output layer costs as much as the softmax itself, where there is no net
 WINDOW = 5
 ATTENTION_WINDOW = 128
 ATTENTION_LAYERS = 2
@@ -37,6 +39,7 @@ class Plan:
     model: dict[str, Any] = field(default_factory=dict)  # keys of the family's record
     train: dict[str, Any] = field(default_factory=dict)  # keys of TrainConfig
     why: tuple[str, ...] = ()
+    passes: float = 0.0  # over the text that there should be time for
 
 
 def plan(
@@ -59,15 +62,16 @@ def plan(
     if "head" not in given:
         chosen["head"] = _choose_head(family, operations, vocab_size, is_tied=_is_true(given.get("tied")))
     head = given.get("head", chosen.get("head", "full"))
-    if "tied" not in given and head != "adaptive" and family != "window":
+    hidden = None if given.get("hidden") is None else int(given["hidden"])
+    if "tied" not in given and head != "adaptive" and family != "window" and hidden != 0:
         chosen["tied"] = True
     outputs = _outputs(head, vocab_size, given.get("samples"))
     layers = int(given.get("layers", ATTENTION_LAYERS if family == "transformer" else 1))
-    hidden = int(given["hidden"]) if given.get("hidden") is not None else 0
-    if not hidden:
+    if hidden is None:
         hidden = _choose_hidden(family, operations, num_tokens, outputs, layers=layers)
         chosen["hidden"] = hidden
-    weights = matmul_weights(family, hidden, outputs, layers=layers)
+    weights = matmul_weights(family, hidden, outputs, layers=layers) if hidden else ALONE_WIDTH * outputs
+    weights += NGRAM_WEIGHTS if given.get("maxent") else 0
     passes = operations / (6.0 * weights) / max(num_tokens, 1)
     if not any(key.startswith("dropout") for key in given):
         chosen["dropout"] = choose_dropout(min(passes, MAX_PASSES), hidden)
@@ -77,7 +81,7 @@ def plan(
         chosen["layer_norm"] = True  # a sum over all the text: as it is, the output could not be read
     settings = _choose_batch(family, train or {}, num_tokens, vocab_size, tokens=passes * num_tokens)
     settings |= _choose_rate(family, train or {})
-    return Plan(chosen, settings, _sentences(chosen, settings, seconds, passes, num_tokens))
+    return Plan(chosen, settings, explain(chosen, settings, seconds, passes, num_tokens), passes)
 
 
 def _outputs(head: str, vocab_size: int, samples: Any) -> float:
@@ -150,19 +154,26 @@ def _choose_batch(
     return chosen
 
 
-def _sentences(
-    chosen: Mapping[str, Any], settings: Mapping[str, Any], seconds: float, passes: float, num_tokens: int
+def explain(
+    chosen: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    seconds: float,
+    passes: float,
+    num_tokens: int,
+    ways: int = 1,
 ) -> tuple[str, ...]:
-    every = {**{f"model.{key}": value for key, value in chosen.items()}}
+    """What was chosen and what it should come to, in sentences; `ways` is in how many directions the text is read."""
+    every = {f"model.{key}": value for key, value in chosen.items()}
     every |= {f"train.{key}": value for key, value in settings.items()}
     if not every:
         return ()
     text = ", ".join(
         f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in every.items()
     )
+    both = " in each direction" if ways == 2 else ""
     return (
         f"chosen for {format_duration(seconds)} of training: {text}",
-        f"that should be about {passes:.1f} passes over {num_tokens:,} tokens",
+        f"that should be about {passes:.1f} passes over {num_tokens:,} tokens{both}",
     )
 
 

@@ -1,0 +1,120 @@
+"""N-gram features that add to a net's logits (Mikolov et al. 2011): a maximum-entropy model trained with the net.
+
+An n-gram that the training text had twice has a weight, which is added to the logit of its last word wherever its
+history has just been read. So a history adds to few words, and only their weights get a gradient.
+N rows · R some of them · K lengths of history · H histories · F n-grams · M entries · W columns of logits
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Module, Parameter
+
+from elman.nets.ngrams import NgramTable, join, mix
+
+# What weights are multiplied by. A rare n-gram gets few steps to grow in, so its steps must be larger than those of
+# other weights: with 1, 3, 10, 30 and 60 a small rnn came to 340, 294, 202, 177 and 177 (docs/log.md).
+GAIN = 30.0
+
+
+class Maxent(Module):
+    """The weights of the n-grams of a text, zero to begin with."""
+
+    keys: Tensor  # (H,)
+    offsets: Tensor  # (H, Q + 1)
+    columns: Tensor  # (F,)
+
+    def __init__(self, table: NgramTable, *, order: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.length = order - 1  # of the longest history
+        self.register_buffer("keys", torch.from_numpy(table.keys))
+        self.register_buffer("offsets", torch.from_numpy(table.offsets))
+        self.register_buffer("columns", torch.from_numpy(table.columns))
+        self.weight = Parameter(torch.zeros(len(table.columns), dtype=dtype))
+
+    def find(self, read_XB: Tensor) -> Tensor:
+        """The histories after each token from the K-th on, the shortest first; -1 for those without n-grams.
+
+        -> (X - K + 1, B, K)
+        """
+        places = len(read_XB) - self.length + 1
+        key = (torch.zeros_like(read_XB[:places]), torch.zeros_like(read_XB[:places]))
+        found = []
+        for first in reversed(range(self.length)):
+            key = mix(key, read_XB[first : first + places])
+            found.append(join(key))
+        wanted_TBK = torch.stack(found, dim=-1)
+        if not len(self.keys):
+            return torch.full_like(wanted_TBK, -1)
+        at_TBK = torch.searchsorted(self.keys, wanted_TBK).clamp_(max=len(self.keys) - 1)
+        return torch.where(self.keys[at_TBK] == wanted_TBK, at_TBK, -1)
+
+    def logits(self, histories_NK: Tensor) -> SparseLogits:
+        """What rows with these histories get added."""
+        return SparseLogits(self, histories_NK)
+
+
+class Entries(NamedTuple):
+    """N-grams of some rows, one by one: each adds its weight to the logit in its row and column."""
+
+    rows: Tensor  # (M,)
+    columns: Tensor
+    ngrams: Tensor
+
+
+@dataclass(frozen=True)
+class SparseLogits:
+    """What n-grams add to N rows of logits. Written out only for some rows at a time: there may be thousands a row."""
+
+    maxent: Maxent
+    histories: Tensor  # (N, K)
+    index: int = 0  # of the part of the head whose columns are meant
+
+    @property
+    def weight(self) -> Tensor:
+        """Of all n-grams. -> (F,)"""
+        return self.maxent.weight
+
+    def part(self, index: int) -> SparseLogits:
+        """For another part of the head."""
+        return replace(self, index=index)
+
+    def select(self, rows: Tensor) -> SparseLogits:
+        """Those of some rows."""
+        return replace(self, histories=self.histories.index_select(0, rows))
+
+    def entries(self, first: int, last: int) -> Entries:
+        """Of the rows from first to last, which then count from 0."""
+        maxent, histories_RK = self.maxent, self.histories[first:last]
+        rows, lengths = (histories_RK >= 0).nonzero(as_tuple=True)
+        histories = histories_RK[rows, lengths]
+        begins = maxent.offsets[histories, self.index]
+        sizes = maxent.offsets[histories, self.index + 1] - begins
+        which_M = torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)
+        shifts = begins - sizes.cumsum(0) + sizes
+        ngrams_M = shifts.index_select(0, which_M) + torch.arange(len(which_M), device=sizes.device)
+        columns_M = maxent.columns.index_select(0, ngrams_M).long()
+        return Entries(rows.index_select(0, which_M), columns_M, ngrams_M)
+
+    def dense(self, columns: int) -> Tensor:
+        """All of them. -> (N, columns)"""
+        logits_NW = self.weight.new_zeros(len(self.histories), columns)
+        add_entries(logits_NW, self.entries(0, len(self.histories)), self.weight, scale=1.0)
+        return logits_NW
+
+
+def add_entries(logits_RW: Tensor, entries: Entries, weight_F: Tensor, *, scale: float) -> Tensor:
+    """Add n-grams' weights, `scale` times, to logits. -> (M,) where each entry stands in the memory of the logits"""
+    places_M = (entries.rows * logits_RW.stride(0)).add_(entries.columns)
+    logits_RW.view(-1).scatter_add_(0, places_M, weight_F.index_select(0, entries.ngrams).mul_(GAIN * scale))
+    return places_M
+
+
+def add_gradient(grad_F: Tensor, entries: Entries, places_M: Tensor, errors_RW: Tensor, *, share: float) -> None:
+    """Add the gradient of n-grams' weights, given that of the logits."""
+    errors_M = errors_RW.view(-1).index_select(0, places_M).mul_(GAIN * share)
+    grad_F.scatter_add_(0, entries.ngrams, errors_M)
