@@ -15,7 +15,7 @@ from elman import build, config, store
 from elman.api import runs
 from elman.api.model import Model, load_lm, sources_of
 from elman.api.nets import resume_net, train_net
-from elman.api.tasks import Request, TaskModel, load_task, resume_task, train_task
+from elman.api.tasks import Request, TaskModel, find_task, load_task, resume_task, train_task
 from elman.config import (
     CacheConfig,
     DataConfig,
@@ -182,11 +182,18 @@ def _train_task(
     report: Report,
     on_progress: Callable[[Progress], None],
 ) -> TaskModel:
-    for flag, value in (("--memory", memory), ("--init", init), ("--reset-lines", reset_lines)):
+    find_task(task)  # an error where there is none
+    reads_lines = "reset_lines" in config.tasks()[task].data.model_fields
+    for flag, value in (
+        ("--memory", memory),
+        ("--init", init),
+        ("--reset-lines", None if reads_lines else reset_lines),
+    ):
         if value is not None:
             raise UsageError(f"{flag} does not apply to {task}", hint="leave it out")
     limit = None if budget is None else parse_duration(budget)
-    given = merge_settings({("data", "units"): units, ("model", "family"): model}, settings=settings, recipe=recipe)
+    flags = {("data", "units"): units, ("data", "reset_lines"): reset_lines, ("model", "family"): model}
+    given = merge_settings(flags, settings=settings, recipe=recipe)
     config.make(TrainConfig, given["train"], section="train")
     request = Request(
         sources_of(data),

@@ -138,12 +138,37 @@ class TaskRun(runs.AnyRun):
 def find_task(name: str) -> Task:
     """The task of that name."""
     match name:
+        case "masked":
+            from elman.api.masked import MaskedTask
+
+            return MaskedTask()
+        case "bilm":
+            from elman.api.bilm import BilmTask
+
+            return BilmTask()
         case "seq2seq":
             from elman.api.seq2seq import Seq2SeqTask
 
             return Seq2SeqTask()
+        case "tag":
+            from elman.api.tag import TagTask
+
+            return TagTask()
         case _:
             raise UsageError(f"there is no task {name!r}", hint=f"tasks: {', '.join(('lm', *config.tasks()))}")
+
+
+def refuse_stream_settings(name: str, train: Mapping[str, Any]) -> None:
+    """An error for settings of training that only language models have."""
+    for key in ("bptt", "bptt_spread", "fit_temperature"):
+        if key in train:
+            raise UsageError(f"train.{key} does not apply to {name}", hint=f"leave train.{key} out")
+
+
+def refuse_beam(name: str, beam: int | None) -> None:
+    """An error for a beam where nothing is searched."""
+    if beam is not None:
+        raise UsageError(f"--beam does not apply to {name}", hint="leave it out")
 
 
 def train_task(
@@ -245,8 +270,7 @@ def _go(
 ) -> TaskModel:
     from elman.train.trainer import Trainer
 
-    if device is not None:
-        net.to(runs.device(device))
+    net.to(runs.choose_device(device, report))
     batches = task.batches(run.record, tensors, train=run.train)
     trainer = Trainer(
         net,

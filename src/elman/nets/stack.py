@@ -76,6 +76,14 @@ class Stack(Module):
         self, inputs: Tensor, carried: Sequence[Tensor], *, dropout: float = 0.0, weight_drop: float = 0.0
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """-> (T, B, features), and what to carry on. `dropout` is between layers, locked over time."""
+        outputs, after = self.read_all(inputs, carried, dropout=dropout, weight_drop=weight_drop)
+        return (self.norms[-1](outputs[-1]) if len(self.norms) else outputs[-1]), after
+
+    def read_all(
+        self, inputs: Tensor, carried: Sequence[Tensor], *, dropout: float = 0.0, weight_drop: float = 0.0
+    ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        """What is there after each layer, with what leads past it and before any norm, and what to carry on."""
+        outputs: list[Tensor] = []
         given_all = [inputs]
         values = inputs
         after: list[Tensor] = []
@@ -95,7 +103,8 @@ class Stack(Module):
                 values = self.gates[index - 1](values, given)
             else:
                 values = given
-        return (self.norms[-1](values) if len(self.norms) else values), tuple(after)
+            outputs.append(values)
+        return outputs or [inputs], tuple(after)
 
     def multiply_adds(self) -> float:
         """Of one step of one row."""
