@@ -216,7 +216,7 @@ def stream_scorer(lm: FreeModel[S], chunk_tokens: int = CHUNK_TOKENS) -> Scorer:
     def score(ids: Array) -> Array:
         nonlocal state
         log_probs, state = _score_in_chunks(lm, ids[None], np.array([len(ids)]), state, chunk_tokens)
-        return -log_probs[0]
+        return np.asarray(-log_probs[0])
 
     return score
 

@@ -74,3 +74,38 @@ def test_a_neural_cache_without_a_net_is_refused_with_a_remedy(
     alone = run("train", "lm", text, "--model", "neural-cache", "--out", tmp_path / "no")
     assert (alone.code, "not made from text alone" in alone.err) == (2, True)
     assert not (tmp_path / "no" / "config.json").exists()
+
+
+def test_dynamic_evaluation_is_told_beside_the_usual_numbers_and_changes_nothing(
+    run: Run, text: Path, net: Path, counts: Path, tmp_path: Path
+) -> None:
+    usual = run("evaluate", net, text, "--json").json
+    before = (net / "model.safetensors").read_bytes()
+    found = run("evaluate", net, text, "--dynamic", "--dynamic-rate", "0.001", "--json").json
+    assert {key: found[key] for key in usual} == usual
+    assert found["perplexity_dynamic"] < usual["perplexity"]
+    assert found["signature_dynamic"] == f"{usual['signature']}|dynamic:20,0.001,0.005"
+    assert {"perplexity_low_dynamic", "perplexity_high_dynamic", "nats_per_token_dynamic"} <= found.keys()
+    assert (net / "model.safetensors").read_bytes() == before
+    mixed = run("mix", net, counts, "neural-cache:theta=1,decay=1", "--valid", text, "--out", tmp_path / "mix")
+    assert mixed.code == 0, mixed.err
+    stdin = text.read_bytes()
+    together = run(
+        "evaluate", tmp_path / "mix", "-", "--dynamic", "--dynamic-rate", "0.001", "--json", stdin=stdin
+    ).json
+    assert together["perplexity_dynamic"] < together["perplexity"]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--dynamic"], "adapts nets, and this model has none"),
+        (["--dynamic-rate", "0.1"], "add --dynamic"),
+        (["--dynamic", "--dynamic-rate", "-1"], "--dynamic-rate"),
+    ],
+)
+def test_dynamic_evaluation_that_cannot_be_is_refused(
+    run: Run, text: Path, counts: Path, more: list[str], words: str
+) -> None:
+    found = run("evaluate", counts, text, *more)
+    assert (found.code, words in found.err) == (2, True), found.err

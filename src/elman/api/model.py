@@ -74,8 +74,22 @@ class Model:
                 columns = zip(scores.nats.tolist(), scores.tokens.tolist(), scores.perplexities.tolist(), strict=True)
                 yield [Score(nats, tokens, perplexity) for nats, tokens, perplexity in columns]
 
-    def evaluate(self, data: str | Path | Sources, *, reset_lines: bool | None = None, seed: int = 1) -> dict[str, Any]:
-        """The numbers of a text by the one rule of scoring; read as the model was trained unless told otherwise."""
+    def evaluate(
+        self,
+        data: str | Path | Sources,
+        *,
+        reset_lines: bool | None = None,
+        dynamic: bool = False,
+        dynamic_rate: float | None = None,
+        seed: int = 1,
+    ) -> dict[str, Any]:
+        """The numbers of a text by the one rule of scoring; read as the model was trained unless told otherwise.
+
+        `dynamic` adds what the perplexity is if the model's nets learn from each piece of the text after it was scored, at
+        the rate `dynamic_rate`. The model itself stays as it is.
+        """
+        if dynamic_rate is not None and not dynamic:
+            raise UsageError("a dynamic rate is for dynamic evaluation", hint="add --dynamic")
         dropped = 0
 
         def counted() -> Iterator[evaluation.IdBlock]:
@@ -84,7 +98,15 @@ class Model:
                 dropped += block.dropped_lines
                 yield block
 
-        found = self.evaluate_blocks(counted(), reset_lines=reset_lines, seed=seed)
+        if dynamic:
+            from elman.train.dynamic import nets_of
+
+            nets_of(self.lm)  # refuses before anything slow
+            blocks = list(counted())  # read twice, and stdin cannot be
+            found = self.evaluate_blocks(blocks, reset_lines=reset_lines, seed=seed)
+            found |= self._evaluate_dynamically(blocks, reset_lines=reset_lines, rate=dynamic_rate, seed=seed)
+        else:
+            found = self.evaluate_blocks(counted(), reset_lines=reset_lines, seed=seed)
         return found | {"dropped_lines": dropped} if dropped else found
 
     def evaluate_blocks(
@@ -100,6 +122,25 @@ class Model:
             rng=np.random.default_rng(seed),
         )
         return found.as_json() | {"seed": seed}
+
+    def _evaluate_dynamically(
+        self, blocks: Sequence[evaluation.IdBlock], *, reset_lines: bool | None, rate: float | None, seed: int
+    ) -> dict[str, Any]:
+        from elman.train.dynamic import Dynamics, adapting
+
+        by_lines = self.record.data.reset_lines if reset_lines is None else reset_lines
+        dynamics = Dynamics() if rate is None else Dynamics(rate=rate)
+        rng = np.random.default_rng(seed)
+        with adapting(self.lm, reset_lines=by_lines, dynamics=dynamics, rng=rng) as scorer:
+            found = evaluation.evaluate_by(
+                scorer,
+                blocks,
+                reset_lines=by_lines,
+                signature=f"{self.signature(reset_lines=by_lines)}|dynamic:{dynamics}",
+                rng=np.random.default_rng(seed),
+            ).as_json()
+        names = ("perplexity", "perplexity_low", "perplexity_high", "nats_per_token", "bits_per_byte", "signature")
+        return {f"{name}_dynamic": found[name] for name in names}
 
     def signature(self, *, reset_lines: bool) -> str:
         """All that moves a perplexity besides model and text."""

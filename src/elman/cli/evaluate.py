@@ -28,12 +28,21 @@ def evaluate(
     ] = None,
     beam: Annotated[int | None, typer.Option(min=1, metavar="N", help="seq2seq: a beam so wide.")] = None,
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="seq2seq: BLEU by the source's length, as .svg, .png or .html.")
+        Path | None, typer.Option(metavar="FILE", help="BLEU by length, or what was taken for what: .svg, .png, .html.")
+    ] = None,
+    dynamic: Annotated[
+        bool, typer.Option("--dynamic", help="Also let nets learn from each piece of the text once it is scored.")
+    ] = False,
+    dynamic_rate: Annotated[
+        float | None, typer.Option(min=0, metavar="R", help="How fast they learn. [default: 0.00012]")
     ] = None,
     seed: Seed = 1,
     no_verify: NoVerify = False,
 ) -> None:
-    """Score a text: perplexity, bits per byte, and the signature that says what was counted."""
+    """Score a text: perplexity, bits per byte, and the signature that says what was counted.
+
+    --dynamic adds the same numbers under names that end in _dynamic. The model in DIR stays as it is.
+    """
     from elman.api import Model, load
     from elman.api.translator import Translator
 
@@ -43,11 +52,15 @@ def evaluate(
         raise UsageError("--beam does not apply to a language model", hint="leave it out")
     if not isinstance(model, Model) and reset_lines is not None:
         raise UsageError(f"--reset-lines and --stream do not apply to {model.record.task}", hint="leave them out")
-    if not isinstance(model, Translator) and (target or picture):
-        raise UsageError(f"--target and --picture do not apply to {model.record.task}", hint="leave them out")
+    if not isinstance(model, Model) and (dynamic or dynamic_rate is not None):
+        raise UsageError(f"--dynamic does not apply to {model.record.task}", hint="leave it out")
+    if not isinstance(model, Translator) and target:
+        raise UsageError(f"--target does not apply to {model.record.task}", hint="leave it out")
+    if model.record.task not in ("seq2seq", "tag", "classify") and picture:
+        raise UsageError(f"--picture does not apply to {model.record.task}", hint="leave it out")
     with terminal.status("scoring"):
         if isinstance(model, Model):
-            found = model.evaluate(data, reset_lines=reset_lines, seed=seed)
+            found = model.evaluate(data, reset_lines=reset_lines, dynamic=dynamic, dynamic_rate=dynamic_rate, seed=seed)
         elif isinstance(model, Translator):
             found = model.evaluate(data, targets=target, beam=beam, seed=seed)
         else:
@@ -59,7 +72,12 @@ def evaluate(
     if picture is not None:
         from elman import pictures
 
-        pictures.write(pictures.by_length({str(directory): found["by_length"]}), picture)
+        if "confusions" in found:
+            pictures.write(pictures.confusion_map(**found["confusions"]), picture)
+        elif "by_length" in found:
+            pictures.write(pictures.by_length({str(directory): found["by_length"]}), picture)
+        else:
+            raise UsageError("there is no picture of these numbers", hint="leave --picture out")
     if found.get("impossible_tokens"):
         terminal.say(
             f"the perplexity is infinite: {found['impossible_tokens']:,} tokens have probability zero "
