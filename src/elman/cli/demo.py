@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elman.cli import terminal
+from elman.cli import demo_names, terminal
 from elman.cli.options import Json, Seed
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def demo(
     seed: Seed = 1,
     json: Json = False,
 ) -> None:
-    """Train and compare every family on Python's own language reference."""
+    """Train and compare every family on Python's own language reference, and two translators of noisy names."""
     from elman.train.threads import prepare_environment
 
     prepare_environment()
@@ -69,7 +69,7 @@ def demo(
     import elman.api  # noqa: F401
 
     rows = []
-    with _bar(len(FAMILIES) + len(MIXTURES)) as step:
+    with _bar(len(FAMILIES) + len(MIXTURES) + len(demo_names.CONTEXTS)) as step:
         texts = write_corpus(out)
         for name, what in FAMILIES.items():
             step(f"training {name}")
@@ -77,17 +77,21 @@ def demo(
         for name, members in MIXTURES.items():
             step(f"mixing {name}")
             rows.append(_try_out(partial(_mix, members, texts, out, seed), name, "all of that", texts, seed))
+        names = demo_names.compare_contexts(out, seed, step)
         step("")
     if json:
-        terminal.print_json({"models": [vars(row) for row in rows], "seed": seed, "directory": str(out)})
+        models, names_models = [vars(row) for row in rows], [vars(row) for row in names]
+        terminal.print_json({"models": models, "names": names_models, "seed": seed, "directory": str(out)})
         return
     _print_table(rows)
     _print_samples(rows)
+    demo_names.print_names(names, out)
     terminal.say(f"\nseed {seed}; the models are in {out}. Now try:\n")
     for command in (
         f'elman next {out}/mkn "The value of the"',
         f'elman generate {out}/mkn --prompt "The statement" --temperature 0.8',
         f"elman evaluate {out}/mkn {out}/test.txt --json",
+        f"echo {demo_names.SOURCE} | elman predict {out}/names-attention --n-best 3",
     ):
         terminal.say(f"  {command}")
 

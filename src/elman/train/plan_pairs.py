@@ -9,14 +9,15 @@ from typing import Any
 from elman.train.budget import format_duration
 from elman.train.plan import GATES, Plan
 
-SIZES = (128, 192, 256, 384, 512)
+SIZES = (64, 96, 128, 192, 256, 384, 512)
 EFFICIENCY = 0.45  # of the machine's peak: narrow layers, short rows, attention
 PASSES, USUAL_TOKENS = 8.0, 400_000  # wanted for so many target tokens; more where there are fewer of them
 MIN_PASSES, MAX_PASSES = 5.0, 20.0
-MIN_TOKENS, MAX_TOKENS = 500, 3000  # targets of a step
-STEPS_PER_PASS = 250  # at least about so many, where there are enough targets
+MIN_TOKENS, MAX_TOKENS = 350, 3000  # targets of a step: many small steps find attention sooner
+STEPS_PER_PASS = 400  # at least about so many, where there are enough targets
 WORDS = 200  # symbols: with fewer the targets are spelt
 MANY_TOKENS = 150_000  # of letters: little is learnt by heart
+RATE = 0.5  # by the width: .008 for 64, .002 for 256
 BETA1 = 0.9
 
 
@@ -58,14 +59,15 @@ def plan_pairs(
         tokens = min(MAX_TOKENS, max(MIN_TOKENS, target_tokens // STEPS_PER_PASS))
         settings["batch"] = max(1, round(tokens * num_pairs / target_tokens))
     if train.get("optimiser", "adam") in ("adam", "adamw"):
-        usual = {"learning_rate": 0.002 if has_words else 0.004, "beta1": BETA1}
+        usual = {"learning_rate": round(RATE / hidden, 4), "beta1": BETA1}
         settings |= {key: value for key, value in usual.items() if key not in train}
-    return Plan(chosen, settings, _sentences(chosen, settings, seconds, passes_of(hidden), num_pairs))
+    return Plan(chosen, settings, say_chosen(chosen, settings, seconds, passes_of(hidden), f"{num_pairs:,} pairs"))
 
 
-def _sentences(
-    chosen: Mapping[str, Any], settings: Mapping[str, Any], seconds: float, passes: float, num_pairs: int
+def say_chosen(
+    chosen: Mapping[str, Any], settings: Mapping[str, Any], seconds: float, passes: float, rows: str
 ) -> tuple[str, ...]:
+    """What was chosen and what it comes to; nothing where nothing was."""
     every = {f"model.{key}": value for key, value in chosen.items()}
     every |= {f"train.{key}": value for key, value in settings.items()}
     if not every:
@@ -75,5 +77,5 @@ def _sentences(
     )
     return (
         f"chosen for {format_duration(seconds)} of training: {text}",
-        f"that should be about {passes:.0f} passes over {num_pairs:,} pairs",
+        f"that should be about {passes:.0f} passes over {rows}",
     )
