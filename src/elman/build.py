@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from elman.config import (
     BigramConfig,
@@ -26,6 +26,9 @@ from elman.counts.neural_cache import NeuralCache
 from elman.counts.scratch import Scratch
 from elman.errors import UsageError
 from elman.lm import Array, FreeModel
+
+if TYPE_CHECKING:
+    from elman.models.neural import NeuralModel
 
 
 class Saveable(FreeModel[Any], Protocol):
@@ -68,12 +71,11 @@ def fit(
 
 def construct(
     config: Config, ids: Array, *, vocab_size: int, reset_lines: bool, seed: int, vectors: Array | None
-) -> Saveable:
+) -> NeuralModel[Any]:
     """A net with fresh weights, to be trained on a stream of ids, whose words it has counted. vectors: its words' own."""
     import numpy as np
     import torch
 
-    from elman.models.neural import NeuralModel
     from elman.models.recurrent import RecurrentModel
     from elman.models.transformer import TransformerModel
     from elman.models.window import WindowModel

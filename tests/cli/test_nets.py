@@ -118,6 +118,21 @@ def test_fine_tuning_keeps_the_vocabulary_and_says_what_is_new(run: Run, text: P
     assert tokens[0] == tokens[1]
 
 
+def test_ngrams_alone_learn_and_are_tuned_on_another_text(run: Run, text: Path, tmp_path: Path) -> None:
+    made = run(*arguments(text, tmp_path / "old", "--model", "rnn", "--epochs", "4", "--json",
+               "--set", "model.hidden=0", "--set", "model.maxent=3"))  # fmt: skip
+    assert made.code == 0, made.err
+    assert made.json["valid"]["perplexity"] < 5
+    new = tmp_path / "new.txt"
+    new.write_text("the dog sat on the mat\n" * 40)
+    tuned = run(
+        "train", "lm", new, "--init", tmp_path / "old", "--out", tmp_path / "tuned", "--epochs", "1",
+        "--threads", "1", "--set", "train.batch=4", "--set", "train.bptt=5",
+    )  # fmt: skip
+    assert tuned.code == 0, tuned.err
+    assert run("generate", tmp_path / "tuned", "--tokens", "5").code == 0
+
+
 def test_a_net_and_counts_mix(run: Run, text: Path, tmp_path: Path) -> None:
     assert run(*arguments(text, tmp_path / "net", "--model", "lstm", "--epochs", "2")).code == 0
     counted = run("train", "lm", text, "--units", "space", "--model", "mkn", "--out", tmp_path / "mkn")
@@ -151,6 +166,12 @@ def test_mixing_what_knows_other_words_is_refused(run: Run, text: Path, tmp_path
         (["--model", "lstm", "--epochs", "1", "--device", "tpu9"], 2, "no device 'tpu9'"),
         (["--model", "lstm", "--epochs", "1", "--device", "meta9:7"], 2, "no device 'meta9:7'"),
         (["--model", "lstm", "--budget", "0.2s"], 2, "too short"),
+        (["--model", "lstm", "--epochs", "1", "--set", "model.head=nce", "--set", "model.samples=11"], 2, "(10)"),
+        (
+            ["--model", "rnn", "--epochs", "1", "--set", "model.maxent=5", "--set", f"model.maxent_size={10**12}"],
+            2,
+            "model.maxent_size=1000000000000 would take 60,000.0 GB of memory",
+        ),
         (["--model", "lstm", "--budget", "soon"], 2, "no duration"),
         (["--model", "lstm", "--set", "model.vectors=nowhere.txt"], 66, "nowhere.txt"),
         (["--model", "lstm", "--init", "nowhere"], 66, "no model at nowhere"),

@@ -122,6 +122,26 @@ def test_every_family_goes_on_to_the_same_bits(family: str, tmp_path: Path) -> N
     assert weights(again.model) == weights(whole.model)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("settings", [{"maxent": 4}, {"head": "sampled", "samples": 4}, {"maxent": 3, "head": "nce"}])
+def test_ngrams_and_words_drawn_go_on_to_the_same_bits_too(settings: dict[str, Any], tmp_path: Path) -> None:
+    from elman.models.recurrent import RecurrentModel
+
+    def make(directory: Path, *, resume: bool = False) -> Trainer:
+        rng = torch.Generator().manual_seed(3)
+        counts = np.bincount(text(400), minlength=VOCAB)
+        config = RecurrentConfig(family="rnn", hidden=6, dropout=0.2, **settings)
+        model = RecurrentModel(config, vocab_size=VOCAB, reset_lines=False, rng=rng, counts=counts)
+        model.learn_ngrams(text(400))
+        return trainer(directory, model=model, resume=resume)
+
+    whole = make(tmp_path / "whole")
+    run(whole)
+    abandon(make(tmp_path / "stopped"), 22)
+    again = make(tmp_path / "stopped", resume=True)
+    run(again)
+    assert weights(again.model) == weights(whole.model)  # type: ignore[arg-type]
+
+
 def test_a_finished_run_is_over_at_once_and_gives_its_model(tmp_path: Path) -> None:
     first = trainer(tmp_path)
     run(first)

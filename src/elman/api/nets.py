@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from elman import build, config, files, store
 from elman.api import runs
@@ -21,6 +21,9 @@ from elman.train.budget import Budget
 from elman.train.plan import plan
 from elman.train.progress import Outcome
 from elman.train.threads import advise_on_load, choose_threads, prepare_environment
+
+if TYPE_CHECKING:
+    from elman.models.neural import NeuralModel
 
 
 class RunRecord(runs.AnyRun):
@@ -107,11 +110,15 @@ def resume_net(
     prepare_environment()
     import torch
 
+    from elman.train.checkpoint import newest_checkpoint
+
     run = runs.read(folder, RunRecord)
     tokenizer = Tokenizer.from_files(lambda name: (folder / name).read_bytes())
     tensors = files.read_tensors(folder / runs.IDS)
     torch.set_num_threads(run.record.threads or choose_threads().count)
     lm = _new(run.record.model, tensors["train"], tokenizer, run.record, lambda sentence: None)  # type: ignore[arg-type]
+    if (found := newest_checkpoint(directory)) is not None:
+        lm.take_ngrams(build.within(found.tensors, "model/"))  # a net that was fine-tuned has those of another text
     return _go(
         run, lm, tokenizer, tensors["train"], tensors.get("valid"),
         budget=None if run.budget_seconds is None else Budget(run.budget_seconds, started),
@@ -121,7 +128,7 @@ def resume_net(
 
 def _new(
     model_config: NetConfig, ids: Array, tokenizer: Tokenizer, record: store.Record, report: Report
-) -> build.Saveable:
+) -> NeuralModel[Any]:
     """A net with fresh weights."""
     vectors = None
     if model_config.vectors is not None:
@@ -175,7 +182,7 @@ def _go(
     made = replace(made, record=run.record.model_copy(update=changes))
     if out is None:
         return made
-    runs.save(out, made.record, tensors=lm.tensors(), contents=tokenizer.files())
+    runs.save(out, made.record, tensors=lm.tensors(), contents=tokenizer.files(), trainer=trainer, report=report)
     return load_lm(out, verify=False)
 
 

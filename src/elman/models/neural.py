@@ -232,6 +232,12 @@ class NeuralModel(NeuralReader[L], StreamNet):
                 )
             )
 
+    def take_ngrams(self, tensors: Mapping[str, Array]) -> None:
+        """Take the features, not yet their weights, that a model with these tensors had."""
+        names = [f"maxent.{name}" for name in NgramTable._fields]
+        if self.config.maxent is not None and all(name in tensors for name in names):
+            self._attach(NgramTable(*(np.array(tensors[name]) for name in names)))
+
     def _attach(self, table: NgramTable) -> None:
         assert self.config.maxent is not None
         self.maxent = Maxent(table, order=self.config.maxent, dtype=self.embedding.weight.dtype).to(self.device)
@@ -268,8 +274,7 @@ class NeuralModel(NeuralReader[L], StreamNet):
         config = config.model_copy(update={"embedding": words.shape[1] or None})
         dtype = torch.float64 if words.dtype == np.float64 else torch.float32
         model = cls(config, vocab_size=vocab_size, reset_lines=reset_lines, rng=None, dtype=dtype)
-        if config.maxent is not None and all(f"maxent.{name}" in tensors for name in NgramTable._fields):
-            model._attach(NgramTable(*(np.array(tensors[f"maxent.{name}"]) for name in NgramTable._fields)))
+        model.take_ngrams(tensors)
         model.load_tensors(tensors)
         return model
 
