@@ -419,7 +419,7 @@ Score = Literal["dot", "scaled", "bilinear", "additive"]
 class Seq2SeqConfig(NetConfig):
     """A source is read, then a target is written (Sutskever et al. 2014), looking back at it (Bahdanau et al. 2015)."""
 
-    family: Literal["rnn", "gru", "lstm"] = "lstm"
+    family: Literal["rnn", "gru", "lstm", "transformer"] = "lstm"
     hidden: int = Field(256, ge=1)  # of the decoder; the encoder's two directions share it
     layers: int = Field(1, ge=1)  # of the decoder
     encoder_layers: int | None = Field(None, ge=1)  # as many as the decoder's if not given
@@ -435,8 +435,35 @@ class Seq2SeqConfig(NetConfig):
     layer_norm: bool = False
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     own_words: float = Field(0.0, ge=0, le=1)  # scheduled sampling: the part of its own words that it reads at last
+    attention_heads: int | None = Field(None, ge=1)  # transformer only: about hidden / 64 if not given
+    feed_forward: int | None = Field(None, ge=1)  # transformer only: 4 * hidden if not given
+    window: int | None = Field(None, ge=1, le=100_000)  # transformer only: of the target; as longest_target
     longest_target: int | None = Field(None, ge=1)  # tokens after which writing may be cut off; as in training
     own_words_steps: int | None = Field(None, ge=1)  # scheduled sampling: steps until that part is reached; 2,000
+
+    @property
+    def cell(self) -> Literal["rnn", "gru", "lstm"]:
+        """The kind of a recurrent encoder and decoder."""
+        if self.family == "transformer":
+            raise ValueError("a transformer has no cells")
+        return self.family
+
+    @property
+    def num_heads(self) -> int:
+        """A transformer's attention heads."""
+        return self.attention_heads or fitting_heads(self.hidden)
+
+    @model_validator(mode="after")
+    def _family_applies(self) -> Self:
+        of_cells = ("bidirectional", "bridge", "context", "positions", "score", "attend", "input_feeding", "skip")
+        of_blocks = ("attention_heads", "feed_forward", "window")
+        others = (*of_cells, "layer_norm") if self.family == "transformer" else of_blocks
+        for name in others:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} does not apply to {self.family}")
+        if self.family == "transformer" and self.hidden % self.num_heads:
+            raise ValueError(f"hidden ({self.hidden}) must be a multiple of attention_heads ({self.num_heads})")
+        return self
 
     @model_validator(mode="after")
     def _all_apply(self) -> Self:

@@ -6,16 +6,21 @@ Pictures are drawn by vl-convert, offline and without a browser. A specification
 from __future__ import annotations
 
 import json
+import math
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from elman import files
-from elman.errors import UsageError
+from elman.errors import ElmanError, UsageError
 
 Spec = dict[str, Any]
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 FORMATS = (".svg", ".png", ".html", ".json")
+MOST_POINTS = 300  # of a curve: more cannot be seen
+FEW_POINTS = 30  # are shown as such
 
 
 def line_chart(
@@ -38,14 +43,99 @@ def line_chart(
     }
 
 
-def training_curves(journal: Sequence[Mapping[str, Any]]) -> Spec:
-    """Perplexity by tokens trained on: of the training text as it went by, and of the validation text."""
-    rows = []
-    for line in journal:
-        for key, name in (("perplexity", "training (with dropout)"), ("valid_perplexity", "validation")):
-            if line.get(key) is not None and line.get("tokens"):
-                rows.append({"tokens": line["tokens"], "perplexity": line[key], "text": name})
-    return line_chart(rows, x="tokens", y="perplexity", colour="text", title="Training", log_y=True)
+def training_curves(journal: Sequence[Mapping[str, Any]]) -> Spec | None:
+    """How a run went, by tokens trained on: perplexity of training and validation text, learning rate, size of the gradient.
+
+    None for a journal without a perplexity. A long run is drawn in MOST_POINTS means.
+    """
+    lines = [line for line in journal if line.get("tokens")]
+    training = _thinned([line for line in lines if line.get("perplexity")])
+    validation = [line for line in lines if line.get("valid_perplexity")]
+    curves = [
+        {"tokens": line["tokens"], "perplexity": line[key], "text": text}
+        for text, key, some in (("training", "perplexity", training), ("validation", "valid_perplexity", validation))
+        for line in some
+    ]
+    if not curves:
+        return None
+    final = [line for line in lines if line.get("final_perplexity")][-1:]
+    ends = [{"tokens": line["tokens"], "perplexity": line["final_perplexity"], "text": "validation"} for line in final]
+    across: Spec = {
+        "field": "tokens",
+        "type": "quantitative",
+        "title": "tokens trained on",
+        "axis": {"format": "~s", "tickCount": 6},
+        "scale": {"domainMin": 0, "nice": False},
+    }
+    below = [
+        _small_chart([line for line in training if key in line], across, y=key, title=title)
+        for key, title in (("learning_rate", "learning rate"), ("gradient_norm", "norm of the gradient"))
+    ]
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": "Training", "anchor": "start"},
+        "resolve": {"legend": {"color": "independent"}},
+        "vconcat": [_perplexity_chart(curves, ends, across), {"hconcat": below}],
+    }
+
+
+def _perplexity_chart(curves: Sequence[Spec], ends: Sequence[Spec], across: Spec) -> Spec:
+    """Curves, and where it ended with its number. What is far above the lowest, in the first steps, is cut off."""
+    values = [row["perplexity"] for row in (*curves, *ends)]
+    lowest = min(values)
+    domain = [0.9 * lowest, max(1.2 * lowest, min(max(values), 12 * lowest))]
+    upright = {
+        "field": "perplexity",
+        "type": "quantitative",
+        "scale": {"type": "log", "domain": domain, "nice": False},
+        "axis": {"tickCount": 6, "format": "~r"},
+    }
+    colour = {
+        "field": "text",
+        "type": "nominal",
+        "title": None,
+        "scale": {"domain": ["training", "validation"]},
+        "legend": {"orient": "top-right"},
+    }
+    encoding = {"x": across, "y": upright, "color": colour}
+    marks: list[tuple[Sequence[Spec], Spec]] = [
+        (curves, {"type": "line", "clip": True, "point": len(curves) < 2 * FEW_POINTS}),
+        (ends, {"type": "point", "filled": True, "size": 70}),
+        (ends, {"type": "text", "align": "right", "dx": -8, "dy": 12, "fontWeight": "bold"}),
+    ]
+    layers = []
+    for rows, mark in marks:
+        number = {"text": {"field": "perplexity", "format": ".4~r"}} if mark["type"] == "text" else {}
+        layers.append({"data": {"values": list(rows)}, "mark": mark, "encoding": {**encoding, **number}})
+    return {"width": 560, "height": 300, "layer": layers}
+
+
+def _small_chart(lines: Sequence[Mapping[str, Any]], across: Spec, *, y: str, title: str) -> Spec:
+    upright = {"field": y, "type": "quantitative", "title": title, "axis": {"tickCount": 4, "format": "~g"}}
+    return {
+        "width": 244,
+        "height": 110,
+        "data": {"values": [{"tokens": line["tokens"], y: line[y]} for line in lines]},
+        "mark": {"type": "line", "color": "#777", "point": {"color": "#777"} if len(lines) < FEW_POINTS else False},
+        "encoding": {"x": across, "y": upright},
+    }
+
+
+def _thinned(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """At most MOST_POINTS lines, each the mean of neighbours: of perplexities, as of all that multiplies, the geometric one."""
+    together = -(-len(lines) // MOST_POINTS) or 1
+    found = []
+    for first in range(0, len(lines), together):
+        some = lines[first : first + together]
+        mean: dict[str, Any] = {"tokens": some[-1]["tokens"]}
+        for key in ("perplexity", "learning_rate", "gradient_norm"):
+            values = [line[key] for line in some if line.get(key) is not None]
+            if values and key == "perplexity":
+                mean[key] = math.exp(sum(map(math.log, values)) / len(values))
+            elif values:
+                mean[key] = sum(values) / len(values)
+        found.append(mean)
+    return found
 
 
 def by_length(
@@ -90,6 +180,37 @@ def attention_map(
     }
 
 
+def confusion_map(labels: Sequence[str], counts: Sequence[Sequence[int]], *, title: str = "Taken for") -> Spec:
+    """How often each label (downwards) was taken for each (to the right): the share of its row, and the number."""
+    cells = [
+        {"right": truth, "given": given, "times": int(count), "share": round(count / max(1, sum(row)), 4)}
+        for truth, row in zip(labels, counts, strict=True)
+        for given, count in zip(labels, row, strict=True)
+    ]
+    axes = {
+        "x": {"field": "given", "type": "ordinal", "sort": list(labels), "axis": {"orient": "top", "labelAngle": -60}},
+        "y": {"field": "right", "type": "ordinal", "sort": list(labels)},
+    }
+    scale = {"scheme": "greys", "domain": [0, 1]}
+    dark = {"condition": {"test": "datum.share > 0.5", "value": "white"}, "value": "black"}
+    return {
+        "$schema": SCHEMA,
+        "title": title,
+        "width": {"step": 36},
+        "height": {"step": 22},
+        "data": {"values": cells},
+        "encoding": axes,
+        "layer": [
+            {"mark": "rect", "encoding": {"color": {"field": "share", "type": "quantitative", "scale": scale}}},
+            {
+                "transform": [{"filter": "datum.times > 0"}],
+                "mark": {"type": "text", "fontSize": 9},
+                "encoding": {"text": {"field": "times", "type": "quantitative"}, "color": dark},
+            },
+        ],
+    }
+
+
 def _labels(tokens: Sequence[str], *, orient: str) -> Spec:
     """An axis on which places are written as tokens, which may occur several times."""
     return {"orient": orient, "labelExpr": f"{json.dumps(list(tokens))}[datum.value]", "labelAngle": 0}
@@ -110,6 +231,23 @@ def render(spec: Spec, kind: str) -> bytes:
             return vl_convert.vegalite_to_html(spec, bundle=True).encode()
         case _:
             raise UsageError(f"cannot draw a {kind or 'nameless'} file", hint=f"pictures end in {', '.join(FORMATS)}")
+
+
+def render_within(spec: Spec, seconds: float) -> bytes | None:
+    """The picture as SVG, or None if that took too long. Drawing cannot be interrupted, so a process of its own does it."""
+    program = "import sys, vl_convert; sys.stdout.write(vl_convert.vegalite_to_svg(sys.stdin.read()))"
+    command = [sys.executable, "-X", "utf8", "-c", program]
+    if seconds <= 0:
+        return None
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(spec).encode(), capture_output=True, timeout=seconds, check=True
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ElmanError(f"a picture could not be drawn: {error}") from None
+    return done.stdout
 
 
 def write(spec: Spec, path: Path) -> None:

@@ -10,10 +10,9 @@ import numpy as np
 
 from elman import config, store
 from elman.api.runs import Report
-from elman.api.tasks import Prepared, Read, Request, Task
+from elman.api.tasks import Prepared, Read, Request, Task, refuse_stream_settings
 from elman.api.translator import Translator
 from elman.config import PairsConfig, Seq2SeqConfig, TrainConfig
-from elman.errors import UsageError
 from elman.lm import Array
 from elman.text.pair_batches import PairBatches
 from elman.text.pair_corpus import PairCorpus, encode_pairs, learn_vocabularies, lengths_of
@@ -24,6 +23,7 @@ from elman.train.plan import Plan
 from elman.train.plan_pairs import plan_pairs
 
 if TYPE_CHECKING:
+    from elman.models.pairs import PairModel
     from elman.train.ending import Examiner
     from elman.train.forward import Batches
 
@@ -38,9 +38,7 @@ class Seq2SeqTask(Task):
         """Read the pairs and learn the vocabularies of both sides."""
         data: PairsConfig = config.make(PairsConfig, request.settings["data"], section="data")
         model: Seq2SeqConfig = config.make(Seq2SeqConfig, request.settings["model"], section="model")
-        for key in ("bptt", "bptt_spread", "fit_temperature"):
-            if key in request.settings["train"]:
-                raise UsageError(f"train.{key} does not apply to seq2seq", hint=f"leave train.{key} out")
+        refuse_stream_settings("seq2seq", request.settings["train"])
         pairs = read_pairs(request.data, data, targets=request.targets)
         learned = learn_vocabularies(pairs, data, heldout=request.holds_out)
         notes = list(learned.notes)
@@ -89,13 +87,11 @@ class Seq2SeqTask(Task):
         """A net with fresh weights drawn by the record's seed."""
         import torch
 
-        from elman.models.seq2seq import Seq2SeqModel
-
         source, target = _read_tokenizers(read, record)
         model: Seq2SeqConfig = record.model  # type: ignore[assignment]
         targets = tensors["train_target"]
         longest = model.longest_target or int(lengths_of(targets).max())
-        return Seq2SeqModel(
+        return _net_class(model)(
             model.model_copy(update={"longest_target": longest}),
             vocab_size=target.vocab_size,
             source_vocab_size=source.vocab_size,
@@ -122,15 +118,23 @@ class Seq2SeqTask(Task):
 
     def restore(self, record: store.TaskRecord, read: Read, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""
-        from elman.models.seq2seq import Seq2SeqModel
-
         _, target = _read_tokenizers(read, record)
         model: Seq2SeqConfig = record.model  # type: ignore[assignment]
-        return Seq2SeqModel.from_tensors(model, tensors, vocab_size=target.vocab_size).eval()
+        return _net_class(model).from_tensors(model, tensors, vocab_size=target.vocab_size).eval()
 
     def wrap(self, record: store.TaskRecord, read: Read, net: Any, directory: Path | None) -> Translator:
         """The net with its tokenizers."""
         return Translator(record, *_read_tokenizers(read, record), net, directory)
+
+
+def _net_class(model: Seq2SeqConfig) -> type[PairModel]:
+    if model.family == "transformer":
+        from elman.models.seq2seq_transformer import TransformerPairs
+
+        return TransformerPairs
+    from elman.models.seq2seq import Seq2SeqModel
+
+    return Seq2SeqModel
 
 
 def _step_tokens(target_ids: Array, train: TrainConfig) -> int:

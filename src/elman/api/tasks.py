@@ -291,5 +291,8 @@ def _go(
     record = run.record.model_copy(update=runs.told(trainer, outcome, notes) | {"valid": valid})
     if out is None:
         return task.wrap(record, lambda file: contents[file], net, None)
-    runs.save(out, record, tensors=net.tensors(), contents=contents)
+    spare = trainer.spare_seconds()
+    if spare is not None and budget is not None:
+        spare += budget.seconds * MEASURING_SHARE  # the trainer's budget was so much shorter
+    runs.save(out, record, tensors=net.tensors(), contents=contents, spare_seconds=spare, report=report)
     return load_task(out, verify=False)

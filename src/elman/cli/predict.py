@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from elman.cli import terminal
+from elman.cli import answers, terminal
 from elman.cli.options import ModelDirectory, NoVerify
 from elman.errors import UsageError
 
@@ -41,18 +41,40 @@ def predict(
     truncate: Annotated[
         bool, typer.Option("--truncate", help="Cut sources that are too long, and count them.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, with attention.")] = False,
+    as_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="F",
+            help="tag: lines, conllu, columns or jsonl. [default: looks at FILE; stdin is lines]",
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object a line, with probabilities or attention.")
+    ] = False,
     no_verify: NoVerify = False,
 ) -> None:
-    """Write a target for every line of sources, in order, as soon as they are there."""
+    """Write an answer for every line, in order, as soon as it is there: a translation, tags.
+
+    Of files with a word and its tags a line, all is written as it was, with the tags in their column.
+    """
     if file is None and sys.stdin.isatty():
         terminal.show_help(context)
     from elman.api import load
+    from elman.api.tagger import Tagger
     from elman.api.translator import BEAM, LENGTH_PENALTY, SearchOptions, Translator
 
     model = load(directory, verify=not no_verify)
+    source = "-" if file is None else str(file)
     if not isinstance(model, Translator):
+        given = {"--beam": beam, "--n-best": n_best, "--length-penalty": length_penalty, "--prefix": prefix}
+        given |= {"--max-tokens": max_tokens, "--alignments": alignments, "--keep-unknown": keep_unknown}
+        answers.refuse(model.record.task, {**given, "--truncate": truncate})
+        if isinstance(model, Tagger):
+            answers.print_tags(model, source, as_format=as_format, json=json)
+            return
         raise UsageError(f"{directory} holds a model for {model.record.task}, which writes no targets")
+    answers.refuse(model.record.task, {"--format": as_format})
     options = SearchOptions(
         beam=beam or max(BEAM, n_best or 1),
         n_best=n_best or 1,
@@ -63,9 +85,7 @@ def predict(
         with_attention=(json and model.config.context == "attention") or alignments,
         truncates=truncate,
     )
-    _predict(
-        model, "-" if file is None else str(file), options, json=json, alignments=alignments, has_n_best=bool(n_best)
-    )
+    _predict(model, source, options, json=json, alignments=alignments, has_n_best=bool(n_best))
 
 
 def _predict(

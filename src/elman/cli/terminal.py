@@ -60,10 +60,18 @@ def print_record(record: Mapping[str, Any]) -> None:
 
 
 def print_numbers(found: Mapping[str, Any]) -> None:
-    """Numbers as lines; those by length as a table below."""
-    print_record({key: value for key, value in found.items() if not isinstance(value, list)})
+    """Numbers as lines; those by label and by length as tables below."""
+    print_record({key: value for key, value in found.items() if not isinstance(value, list | dict)})
     for note in found.get("notes", ()):
         say(note)
+    labels = found.get("by_label")
+    if labels:
+        width = max(len("label"), *(len(escape(row["label"])) for row in labels))
+        print()
+        print(f"{'label':<{width}}" + "".join(f"{key:>12}" for key in labels[0] if key != "label"))
+        for row in labels:
+            rest = "".join(f"{number(value):>12}" for key, value in row.items() if key != "label")
+            print(f"{escape(row['label']):<{width}}{rest}")
     table = found.get("by_length")
     if table:
         print()

@@ -14,7 +14,12 @@ from elman.errors import UsageError
 
 def train(
     task: Annotated[
-        str, typer.Argument(metavar="TASK", help="lm: a language model. seq2seq: pairs.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="TASK",
+            help="lm: a language model. masked: restores tokens. bilm: both directions. seq2seq: pairs. tag: words.",
+            show_default=False,
+        ),
     ],
     out: OutDirectory,
     data: Annotated[
@@ -63,7 +68,9 @@ def train(
     ] = None,
     seed: Seed = 1,
     threads: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads. [default: all cores]")] = None,
-    device: Annotated[str | None, typer.Option(metavar="D", help="Nets: cpu or cuda. [default: cuda if there is one]")] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="D", help="Nets: cpu or cuda. [default: cuda if there is one]")
+    ] = None,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:

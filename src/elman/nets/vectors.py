@@ -27,16 +27,54 @@ class Vectors:
     found: int
 
 
-def read_vectors(path: Path, words: Sequence[str]) -> Vectors:
-    """The vectors of these words, in their order. Where the file has a word twice, the first counts."""
-    places = {word.encode(): place for place, word in enumerate(words)}
-    matrix: Array | None = None
+def read_vectors(path: Path, words: Sequence[str], *, folds_case: bool = False) -> Vectors:
+    """The vectors of these words, in their order. Where the file has a word twice, the first counts.
+
+    `folds_case`: a word that is not in the file has the vector of its lower case, if that is.
+    """
+    names = [word.encode() for word in words]
+    lower = [word.lower().encode() for word in words] if folds_case else names
+    wanted = {*names, *lower}
+    vectors: dict[bytes, Array] = {}
+    width = 0
+    for row in _rows(path):
+        width = row.width
+        if row.word in wanted and row.word not in vectors:
+            vectors[row.word] = _numbers(path, row.number, row.rest.split(b" "))
+    matrix = np.full((len(words), width), np.nan, dtype=np.float32)
+    found = 0
+    for place, name in enumerate(names):
+        vector = vectors.get(name, vectors.get(lower[place]))
+        if vector is not None:
+            matrix[place] = vector
+            found += 1
+    if found == 0:
+        raise DataError(
+            f"{path} has no vector for any of the {len(words)} words of the vocabulary",
+            hint="compare its first words with those of your text: case and units have to agree",
+        )
+    return Vectors(matrix, found)
+
+
+def read_words(path: Path) -> list[str]:
+    """The words that have vectors, as the file has them: usually the most frequent first."""
+    return [row.word.decode(errors="replace") for row in _rows(path)]
+
+
+@dataclass(frozen=True)
+class _Row:
+    word: bytes
+    rest: bytes
+    number: int  # of the line
+    width: int  # how many numbers every word has
+
+
+def _rows(path: Path) -> Iterator[_Row]:
     width = 0
     with _open(path) as file:
         for number, line in enumerate(file, start=1):
             if number == 1:
                 width, is_header = _first_line(path, line)
-                matrix = np.full((len(words), width), np.nan, dtype=np.float32)
                 if is_header:
                     continue
             line = line.rstrip()
@@ -50,16 +88,7 @@ def read_vectors(path: Path, words: Sequence[str]) -> Vectors:
                 )
             # Words with spaces in them (GloVe has some) are told by counting from the right, which is slow.
             word = line[: line.index(b" ")] if spaces == width else line.rsplit(b" ", width)[0]
-            place = places.pop(word, None)
-            if place is not None and matrix is not None:
-                matrix[place] = _numbers(path, number, line[len(word) + 1 :].split(b" "))
-    found = len(words) - len(places)
-    if matrix is None or found == 0:
-        raise DataError(
-            f"{path} has no vector for any of the {len(words)} words of the vocabulary",
-            hint="compare its first words with those of your text: case and units have to agree",
-        )
-    return Vectors(matrix, found)
+            yield _Row(word, line[len(word) + 1 :], number, width)
 
 
 def _first_line(path: Path, line: bytes) -> tuple[int, bool]:

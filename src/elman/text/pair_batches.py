@@ -5,8 +5,9 @@ As with every kind of batches, a position is a value, and the batch at a positio
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from elman.text.vocabulary import EOS_ID
 
 Array: TypeAlias = npt.NDArray[Any]
 
+B = TypeVar("B")
 SOURCE_FACTOR = 4  # a batch has at most so many times the tokens of a step on the source side, padding counted
 
 
@@ -35,40 +37,38 @@ class PairBatch:
         return int(self.target_lengths.sum())
 
 
-class PairBatches:
-    """Every pair once a pass. A step holds about `tokens` target tokens, so short pairs come in many rows."""
+class RowBatches(ABC, Generic[B]):
+    """Every row once a pass. A step holds about `tokens` target tokens, so short rows come in many."""
 
-    def __init__(self, source_ids: Array, target_ids: Array, *, tokens: int, seed: int = 0) -> None:
-        self._sources, self._source_begins = source_ids, begins_of(source_ids)
-        self._targets, self._target_begins = target_ids, begins_of(target_ids)
-        if len(self._source_begins) != len(self._target_begins):
+    def __init__(self, source_lengths: Array, target_lengths: Array, *, tokens: int, seed: int = 0) -> None:
+        if len(source_lengths) != len(target_lengths):
             raise ValueError("there are not as many sources as targets")
-        if len(self._target_begins) < 2:
-            raise DataError("there is nothing to train on: there are no pairs")
+        self._source_lengths, self._target_lengths = source_lengths, target_lengths
+        self.tokens_per_epoch = int(target_lengths.sum())
         self.tokens = tokens
         self.seed = seed
         self.notes: tuple[str, ...] = ()
-        if tokens > len(target_ids):
-            self.notes = (f"the targets have {len(target_ids):,} tokens, less than one batch of {tokens:,}",)
+        if tokens > self.tokens_per_epoch:
+            self.notes = (f"the targets have {self.tokens_per_epoch:,} tokens, less than one batch of {tokens:,}",)
         self._epoch, self._groups = -1, [np.zeros(0, dtype=np.int64)]
+
+    @abstractmethod
+    def rows(self, rows: Array) -> B:
+        """The given rows as a batch."""
 
     @property
     def num_rows(self) -> int:
-        return len(self._target_begins) - 1
-
-    @property
-    def tokens_per_epoch(self) -> int:
-        return len(self._targets)
+        return len(self._target_lengths)
 
     @property
     def tokens_per_step(self) -> int:
-        return min(self.tokens, len(self._targets))
+        return min(self.tokens, self.tokens_per_epoch)
 
     def fraction(self, position: Position) -> float:
         """How much of this pass is done."""
         return position.offset / len(self._groups_of(position.epoch))
 
-    def batch(self, position: Position) -> tuple[PairBatch, Position]:
+    def batch(self, position: Position) -> tuple[B, Position]:
         """The batch at a position, and the position after it."""
         groups = self._groups_of(position.epoch)
         batch = self.rows(groups[position.offset])
@@ -76,17 +76,11 @@ class PairBatches:
             return batch, Position(position.epoch + 1)
         return batch, Position(position.epoch, 0, position.offset + 1)
 
-    def rows(self, rows: Array) -> PairBatch:
-        """The given rows as a batch."""
-        sources, source_lengths = padded(self._sources, self._source_begins, rows)
-        targets, target_lengths = padded(self._targets, self._target_begins, rows)
-        return PairBatch(sources, source_lengths, targets, target_lengths)
-
     def _groups_of(self, epoch: int) -> list[Array]:
         """The rows of each batch of a pass, in its order."""
         if self._epoch != epoch:
             rng = np.random.default_rng([self.seed, epoch])
-            source_lengths, target_lengths = np.diff(self._source_begins), np.diff(self._target_begins)
+            source_lengths, target_lengths = self._source_lengths, self._target_lengths
             mixed = rng.permutation(self.num_rows)
             # among equal targets the sources rise or fall in turn, so that a batch across two lengths is of like ones
             turned = np.where(target_lengths % 2, source_lengths, -source_lengths)
@@ -95,6 +89,23 @@ class PairBatches:
             found = [order[first:last] for first, last in groups]
             self._epoch, self._groups = epoch, [found[i] for i in rng.permutation(len(found))]
         return self._groups
+
+
+class PairBatches(RowBatches[PairBatch]):
+    """Batches of pairs."""
+
+    def __init__(self, source_ids: Array, target_ids: Array, *, tokens: int, seed: int = 0) -> None:
+        self._sources, self._source_begins = source_ids, begins_of(source_ids)
+        self._targets, self._target_begins = target_ids, begins_of(target_ids)
+        if len(self._target_begins) < 2:
+            raise DataError("there is nothing to train on: there are no pairs")
+        super().__init__(np.diff(self._source_begins), np.diff(self._target_begins), tokens=tokens, seed=seed)
+
+    def rows(self, rows: Array) -> PairBatch:
+        """The given rows as a batch."""
+        sources, source_lengths = padded(self._sources, self._source_begins, rows)
+        targets, target_lengths = padded(self._targets, self._target_begins, rows)
+        return PairBatch(sources, source_lengths, targets, target_lengths)
 
 
 def begins_of(ids: Array) -> Array:

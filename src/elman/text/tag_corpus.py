@@ -1,0 +1,218 @@
+"""Sentences with tags as ids. A sentence is a row of forms: distinct words as written, each spelt out only once.
+
+Forms and tags are numbered from FIRST on, and every row ends in EOS_ID, as in any corpus. What a form is to a net (a
+word of its vocabulary, a row of characters) stands in a table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from elman.config import SentencesConfig
+from elman.errors import DataError
+from elman.text.conll import Sentence
+from elman.text.pair_batches import RowBatches, begins_of, padded
+from elman.text.pipelines import Recipe
+from elman.text.tokenizer import Tokenizer
+from elman.text.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID
+
+Array: TypeAlias = npt.NDArray[Any]
+
+FIRST = 2  # the number of the first form and of the first tag
+MAX_SPELLING = 40  # characters that are read of a word: of longer ones half from either end
+CHARACTER_PREFIX = "character_"  # of the files of the characters' tokenizer
+
+
+class Lexicon:
+    """The words and characters that a net knows. With `folds_case` an unknown word may be known in lower case."""
+
+    def __init__(self, words: Tokenizer, characters: Tokenizer, *, folds_case: bool) -> None:
+        self.words = words
+        self.characters = characters
+        self.folds_case = folds_case
+        self._words = {token: number for number, token in enumerate(words.tokens) if number >= FIRST}
+        self._characters = {token: number for number, token in enumerate(characters.tokens) if number >= FIRST}
+
+    def word(self, form: str) -> int:
+        """The number of a word."""
+        found = self._words.get(form)
+        if found is None and self.folds_case:
+            found = self._words.get(form.lower())
+        return UNK_ID if found is None else found
+
+    def spelling(self, form: str) -> list[int]:
+        """The numbers of a word's characters, without an end."""
+        if len(form) > MAX_SPELLING:
+            form = form[: MAX_SPELLING // 2] + form[-MAX_SPELLING // 2 :]
+        return [self._characters.get(character, UNK_ID) for character in form]
+
+    def files(self) -> dict[str, bytes]:
+        """What to store, by file name."""
+        characters = {CHARACTER_PREFIX + name: content for name, content in self.characters.files().items()}
+        return {**self.words.files(), **characters}
+
+
+def learn_lexicon(
+    sentences: Sequence[Sentence], data: SentencesConfig, *, more_words: Iterable[str] = (), folds_case: bool = False
+) -> Lexicon:
+    """The words that are frequent enough, then `more_words` as far as there is room; every character seen twice."""
+    counts = Counter(word for sentence in sentences for word in sentence.words)
+    reserved = {UNK, EOS, BOS}
+    words = [word for word, count in counts.most_common(data.max_words) if count >= data.min_count]
+    known = dict.fromkeys(word for word in words if word not in reserved)
+    for word in more_words:
+        if len(known) >= data.max_words:
+            break
+        if word and word not in reserved and not any(character.isspace() for character in word):
+            known.setdefault(word)
+    characters: Counter[str] = Counter()
+    for word, count in counts.items():
+        for character in word:
+            characters[character] += count
+    letters = [character for character, count in characters.most_common() if count > 1]
+    return Lexicon(
+        Tokenizer(Recipe("space", [UNK, EOS, *known], "\t")),
+        Tokenizer(Recipe("char", [UNK, EOS, *letters])),
+        folds_case=folds_case,
+    )
+
+
+@dataclass(frozen=True)
+class Forms:
+    """Distinct words as written: which word of the vocabulary each is, and how it is spelt."""
+
+    words: Array  # (F,)
+    characters: Array  # every form's characters and EOS_ID; those of the first two, which are no forms, are none
+
+    def tensors(self) -> dict[str, Array]:
+        """By name, to be kept."""
+        return {"form_words": self.words, "form_characters": self.characters}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Array]) -> Forms:
+        """Those that were kept."""
+        return cls(tensors["form_words"], tensors["form_characters"])
+
+
+@dataclass(frozen=True)
+class TagCorpus:
+    """Rows of forms and of tags; a tag that has no number is UNK_ID."""
+
+    forms: Array
+    tags: Array
+
+
+def encode_sentences(groups: Sequence[Sequence[Sequence[str]]], lexicon: Lexicon) -> tuple[list[Array], Forms]:
+    """The rows of forms of some groups of sentences, and the table of all of them."""
+    numbers: dict[str, int] = {}
+    rows = []
+    for sentences in groups:
+        ids: list[int] = []
+        for words in sentences:
+            ids += [numbers.setdefault(word, FIRST + len(numbers)) for word in words]
+            ids.append(EOS_ID)
+        rows.append(np.array(ids, dtype=np.int32))
+    characters: list[int] = [EOS_ID] * FIRST
+    for form in numbers:
+        characters += lexicon.spelling(form)
+        characters.append(EOS_ID)
+    words_F = [UNK_ID] * FIRST + [lexicon.word(form) for form in numbers]
+    return rows, Forms(np.array(words_F, dtype=np.int32), np.array(characters, dtype=np.int32))
+
+
+def encode_tags(sentences: Sequence[Sentence], labels: Sequence[str]) -> Array:
+    """The rows of tags."""
+    numbers = {label: FIRST + number for number, label in enumerate(labels)}
+    ids: list[int] = []
+    for sentence in sentences:
+        ids += [numbers.get(tag, UNK_ID) for tag in sentence.tags]
+        ids.append(EOS_ID)
+    return np.array(ids, dtype=np.int32)
+
+
+def split_sentences(sentences: Sequence[Sentence], share: float) -> tuple[list[Sentence], list[Sentence]]:
+    """Sentences to train on and to hold out; which ones depends on their words alone, and looks like chance."""
+    keys = np.array([zlib.crc32("\t".join(sentence.words).encode()) for sentence in sentences], dtype=np.uint32)
+    last = np.sort(keys)[max(1, int(len(keys) * share)) - 1]
+    kept = [sentence for sentence, key in zip(sentences, keys, strict=True) if key > last]
+    held = [sentence for sentence, key in zip(sentences, keys, strict=True) if key <= last]
+    return (kept, held) if kept else (list(sentences), [])
+
+
+def labels_of(sentences: Iterable[Sentence]) -> tuple[str, ...]:
+    """Every tag, the most frequent first."""
+    counts = Counter(tag for sentence in sentences for tag in sentence.tags)
+    return tuple(sorted(counts, key=lambda tag: (-counts[tag], tag)))
+
+
+def fingerprint_of(sentences: Iterable[Sentence]) -> str:
+    """Equal for equal words and tags."""
+    digest = hashlib.blake2b(digest_size=8)
+    for sentence in sentences:
+        digest.update("\t".join([*sentence.words, *sentence.tags, "\n"]).encode())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Words:
+    """B sentences of up to T words. Padding has no form: `forms` says which row of `spelling` each word is."""
+
+    words: Array  # (B, T)
+    lengths: Array  # (B,)
+    forms: Array  # (B, T)
+    spelling: Array  # (U, C), EOS_ID behind each form's characters
+    spelling_lengths: Array  # (U,), EOS_ID not counted
+
+
+@dataclass(frozen=True)
+class TagBatch:
+    """Sentences and their tags, from 0 on: (B, T)."""
+
+    words: Words
+    tags: Array
+    scale: float = 1.0
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.words.lengths.sum())
+
+
+class TagBatches(RowBatches[TagBatch]):
+    """Batches of sentences with tags, about so many words each."""
+
+    def __init__(self, corpus: TagCorpus, forms: Forms, *, tokens: int, seed: int = 0) -> None:
+        self._corpus, self._begins = corpus, begins_of(corpus.tags)
+        self._table = FormTable(forms)
+        if len(self._begins) < 2:
+            raise DataError("there is nothing to train on: there are no sentences")
+        lengths = np.diff(self._begins)
+        super().__init__(lengths, lengths, tokens=tokens, seed=seed)
+
+    def rows(self, rows: Array) -> TagBatch:
+        """The given sentences as a batch."""
+        forms, lengths = padded(self._corpus.forms, self._begins, rows)
+        tags, _ = padded(self._corpus.tags, self._begins, rows)
+        words = self._table.look_up(forms[:, :-1], lengths - 1)
+        return TagBatch(words, np.maximum(tags[:, :-1] - FIRST, 0))
+
+
+class FormTable:
+    """What forms are to a net."""
+
+    def __init__(self, forms: Forms) -> None:
+        self._words = forms.words
+        self._characters, self._begins = forms.characters, begins_of(forms.characters)
+
+    def look_up(self, forms: Array, lengths: Array) -> Words:
+        """Rows of forms as a net reads them."""
+        distinct, places = np.unique(forms, return_inverse=True)
+        spelling, sizes = padded(self._characters, self._begins, distinct)
+        return Words(self._words[forms].astype(np.int64), lengths, places.reshape(forms.shape), spelling, sizes - 1)
