@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.config import TrainConfig, families, make
+from elman.config import MaskedConfig, TrainConfig, families, make
 from elman.train.plan import Plan, choose_dropout, matmul_weights, plan
+from elman.train.plan_texts import plan_bilm, plan_masked
 
 PTB = {"num_tokens": 929_589, "vocab_size": 10_000, "flops_per_second": 1.6e11}
 
@@ -105,3 +106,25 @@ def test_every_plan_is_a_valid_setting(family: str, tokens: int, vocab: int, sec
     found: Plan = plan(family=family, num_tokens=tokens, vocab_size=vocab, seconds=seconds, flops_per_second=flops)
     make(families()[family], {"family": family, **found.model}, section="model")
     make(TrainConfig, found.train, section="train")
+
+
+def test_masked_models_get_long_pieces_and_all_words_at_once() -> None:
+    found = plan_masked(mask=0.15, seconds=1150, model={}, train={}, **PTB)
+    assert found.model["tied"] is True and found.model["skip"] == "residual" and "head" not in found.model
+    assert found.train["bptt"] == 70 and found.train["learning_rate"] == 0.003
+    assert f"model.hidden={found.model['hidden']}" in found.why[0] and "train.bptt=70" in found.why[0]
+    given = plan_masked(
+        mask=0.15, seconds=1150, model={"family": "transformer", "hidden": "64"}, train={"bptt": "9"}, **PTB
+    )
+    assert "skip" not in given.model and "hidden" not in given.model and "bptt" not in given.train
+    make(MaskedConfig, {**found.model}, section="model")
+    make(MaskedConfig, {"family": "transformer", "hidden": "64", **given.model}, section="model")
+
+
+def test_a_two_way_model_is_narrower_than_one_of_one_way() -> None:
+    one = plan(family="lstm", seconds=1150, model={"layers": 2, "head": "full"}, **PTB)
+    two = plan_bilm(seconds=1150, model={"head": "full"}, train={}, **PTB)
+    assert two.model["hidden"] < one.model["hidden"] and two.model["layers"] == 2 and two.model["skip"] == "residual"
+    assert "in each direction" in two.why[1]
+    single = plan_bilm(seconds=1150, model={"layers": "1"}, train={}, **PTB)
+    assert not {"layers", "skip"} & single.model.keys()

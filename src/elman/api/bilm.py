@@ -38,9 +38,14 @@ class BilmTask(TextTask):
 
     def prepare(self, request: Request) -> Prepared:
         """Read the text and learn its vocabulary."""
-        if str(request.settings["model"].get("skip")) == "dense":
-            raise UsageError("skip=dense does not apply to bilm: its layers have to be of one width")
-        return super().prepare(request)
+        prepared = super().prepare(request)
+        model = prepared.record.model
+        assert isinstance(model, RecurrentConfig)
+        if model.skip == "dense":
+            raise UsageError("model.skip=dense does not apply to bilm", hint="its layers have to be of one width")
+        if model.maxent is not None:
+            raise UsageError("model.maxent does not apply to bilm", hint="n-grams say nothing of a word's other side")
+        return prepared
 
     def examples(self, part: str, ids: Array) -> dict[str, Array]:
         """A part of the text, from both ends."""

@@ -44,6 +44,8 @@ def plan_masked(
     if is_recurrent and "learning_rate" not in train and train.get("optimiser", "adam") in ("adam", "adamw"):
         settings["learning_rate"] = MASKED_RATE
     chosen = dict(found.model)
+    if is_recurrent and int(model.get("layers", 2)) > 1 and "skip" not in model:
+        chosen["skip"] = "residual"  # without, the second layer kept the first from learning for hundreds of steps
     if "dropout" in chosen:  # other tokens are hidden in every pass
         chosen["dropout"] = round(0.6 * chosen["dropout"], 2)
     return replace(
