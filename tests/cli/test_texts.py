@@ -58,6 +58,10 @@ def test_a_masked_model_restores_words_and_its_numbers_are_those_of_evaluate(
     ((best, probability), *_), second = model.fill("the <mask> sat on <mask> dog", k=3)
     assert best in WORDS and 0 < probability <= 1 and len(second) == 3
     assert len(model.predict("the <mask> sat").split()) == 3
+    lines = run("predict", tmp_path / "m", stdin=b"the <mask> sat\nthe cat\n").out.splitlines()
+    assert lines == [model.predict("the <mask> sat"), "the cat"]
+    found = run("predict", tmp_path / "m", "--json", stdin=b"the <mask> sat\n").json
+    assert found["text"] == lines[0] and len(found["gaps"]) == 1 and len(found["gaps"][0]) == 10
     refused = run("generate", tmp_path / "m")
     assert refused.code == 2 and "holds a model for masked, not a language model" in refused.err
 

@@ -21,6 +21,7 @@ from elman.lm import Array
 from elman.shaping import likeliest
 from elman.text.batches import Position
 from elman.text.corpus import Corpus
+from elman.text.readers import Reader, Sources
 from elman.text.tokenizer import Tokenizer
 from elman.text.vocabulary import EOS_ID, UNK_ID
 from elman.train.plan import Plan
@@ -144,16 +145,22 @@ class Restorer(TextModel):
         return [[(tokens[i], math.exp(float(row[i]))) for i in likeliest(row, k)] for row in log_probs_NV]
 
     def predict(self, text: str | Sequence[str]) -> Any:
-        """A line of text with its gaps filled by the likeliest words, or a list of them for a list of lines."""
+        """A line of text with its gaps filled by the likeliest words, each for itself; or a list for a list of lines."""
         if not isinstance(text, str):
             return [self.predict(line) for line in text]
         parts = text.split(MASK)
         filled = parts[0]
-        for part, row in zip(parts[1:], self._predict(text), strict=True):
+        for part, row in zip(parts[1:], self._predict(text) if len(parts) > 1 else (), strict=True):
             known = row.copy()
             known[[UNK_ID, EOS_ID]] = -np.inf  # nobody wants to read these
             filled += self.tokenizer.tokens[int(known.argmax())] + part
         return filled
+
+    def lines(self, data: Sources) -> Iterator[list[str]]:
+        """The lines of a text, as many at a time as were there to read."""
+        reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
+        for lines in Reader(data, reading).blocks():
+            yield [line.decode() for line in lines.split()]
 
     def measure(self, tensors: Mapping[str, Array], *, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
         """Its numbers on the held-out text."""

@@ -10,6 +10,7 @@ from elman.cli import terminal
 from elman.errors import UsageError
 
 if TYPE_CHECKING:
+    from elman.api.masked import Restorer
     from elman.api.tagger import Tagged, Tagger
 
 FORMATS = ("lines", "conllu", "columns", "jsonl")
@@ -21,6 +22,21 @@ def refuse(task: str, given: Mapping[str, object]) -> None:
     for name, value in given.items():
         if value:
             raise UsageError(f"{name} does not apply to {task}", hint="leave it out")
+
+
+def print_filled(model: Restorer, source: str, *, json: bool) -> None:
+    """Lines as they were, each gap filled by its likeliest word; as JSON the ten likeliest words of every gap."""
+    from elman.api.masked import MASK
+
+    for lines in model.lines([source]):
+        for line in lines:
+            if json:
+                found = model.fill(line) if MASK in line else []
+                gaps = [[{"token": token, "probability": share} for token, share in gap] for gap in found]
+                terminal.print_json({"text": model.predict(line), "gaps": gaps})
+            else:
+                print(model.predict(line))
+        sys.stdout.flush()
 
 
 def print_tags(model: Tagger, source: str, *, as_format: str | None, json: bool) -> None:

@@ -54,13 +54,14 @@ def predict(
     ] = False,
     no_verify: NoVerify = False,
 ) -> None:
-    """Write an answer for every line, in order, as soon as it is there: a translation, tags.
+    """Write an answer for every line, in order, as soon as it is there: a translation, tags, a line with its gaps filled.
 
     Of files with a word and its tags a line, all is written as it was, with the tags in their column.
     """
     if file is None and sys.stdin.isatty():
         terminal.show_help(context)
     from elman.api import load
+    from elman.api.masked import Restorer
     from elman.api.tagger import Tagger
     from elman.api.translator import BEAM, LENGTH_PENALTY, SearchOptions, Translator
 
@@ -72,6 +73,10 @@ def predict(
         answers.refuse(model.record.task, {**given, "--truncate": truncate})
         if isinstance(model, Tagger):
             answers.print_tags(model, source, as_format=as_format, json=json)
+            return
+        if isinstance(model, Restorer):
+            answers.refuse(model.record.task, {"--format": as_format})
+            answers.print_filled(model, source, json=json)
             return
         raise UsageError(f"{directory} holds a model for {model.record.task}, which writes no targets")
     answers.refuse(model.record.task, {"--format": as_format})
