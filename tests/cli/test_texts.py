@@ -10,8 +10,8 @@ import pytest
 import elman
 from elman.api.bilm import TwoWayModel
 from elman.api.masked import Restorer, _pieces
-from elman.api.tasks import load_task
 from elman.errors import UsageError
+from elman.files import read_tensors
 from elman.text.vocabulary import EOS_ID
 from elman.train.progress import Progress
 from tests.cli.conftest import Run
@@ -80,12 +80,12 @@ def test_a_two_way_model_is_measured_both_ways_and_gives_features(run: Run, text
     assert model.features("the cat sat").shape == (3, 3, 16)  # words and two layers, three tokens, both directions
 
 
-@pytest.mark.parametrize("task", ["masked", "bilm"])
+@pytest.mark.parametrize(("task", "model"), [("masked", "transformer"), ("bilm", "gru"), ("lm", "transformer")])
 def test_stopped_and_gone_on_with_it_is_the_run_that_never_stopped(
-    run: Run, text: Path, tmp_path: Path, task: str
+    run: Run, text: Path, tmp_path: Path, task: str, model: str
 ) -> None:
     steps = ["--set", "train.steps=12", "--set", "train.checkpoint_steps=5", "--set", "model.dropout=0.2"]
-    assert run(*arguments(task, text, tmp_path / "whole", *steps)).code == 0
+    assert run(*arguments(task, text, tmp_path / "whole", "--model", model, *steps)).code == 0
 
     def stop(progress: Progress) -> None:
         if progress.step >= 8:
@@ -94,9 +94,18 @@ def test_stopped_and_gone_on_with_it_is_the_run_that_never_stopped(
     settings = {"train.steps": 12, "train.checkpoint_steps": 5, "model.dropout": 0.2, "model.hidden": 8}
     settings |= {"train.batch": 4, "train.bptt": 12}
     with pytest.raises(KeyboardInterrupt):
-        elman.train(task, text, units="space", out=tmp_path / "part", settings=settings, threads=1, on_progress=stop)
+        elman.train(
+            task,
+            text,
+            model=model,
+            units="space",
+            out=tmp_path / "part",
+            settings=settings,
+            threads=1,
+            on_progress=stop,
+        )
     assert run("resume", tmp_path / "part").code == 0
-    whole, part = (load_task(tmp_path / name).net.tensors() for name in ("whole", "part"))
+    whole, part = (read_tensors(tmp_path / name / "model.safetensors") for name in ("whole", "part"))
     for name, array in whole.items():
         np.testing.assert_array_equal(part[name], array, err_msg=name)
 

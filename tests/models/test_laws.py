@@ -17,7 +17,7 @@ def test_every_net_keeps_the_law(name: str, law: Law) -> None:
     law(build(name), np.random.default_rng(0), 1e-6)
 
 
-@pytest.mark.parametrize("name", ["lstm", "gru", "rnn gated", "adaptive, tied", "window"])
+@pytest.mark.parametrize("name", ["lstm", "gru", "rnn gated", "adaptive, tied", "window", "transformer, wide window"])
 def test_in_single_precision_too(name: str) -> None:
     model = build(name, dtype=torch.float32)
     for law in LAWS:
