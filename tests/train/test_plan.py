@@ -50,7 +50,13 @@ def test_what_the_user_set_stays() -> None:
     given_model = {"hidden": "200", "tied": "true", "dropout_output": "0.1"}
     found = plan(family="lstm", seconds=600, model=given_model, train={"batch": "20"}, **PTB)
     assert not found.model.keys() & given_model.keys()
-    assert "dropout" not in found.model and found.model["head"] == "full" and "batch" not in found.train
+    assert "dropout" not in found.model and "batch" not in found.train
+
+
+def test_many_words_are_sampled_and_few_are_not() -> None:
+    assert plan(family="lstm", seconds=600, **PTB).model["head"] == "sampled"
+    assert plan(family="lstm", seconds=600, **{**PTB, "vocab_size": 2_600}).model["head"] == "full"
+    assert plan(family="lstm", seconds=10**6, **PTB).model["head"] == "full"  # there is time for all of them
 
 
 def test_characters_get_longer_windows_and_all_symbols_at_once() -> None:

@@ -18,7 +18,7 @@ TOKENS_PER_WEIGHT = 3.5
 EFFICIENCY = 0.75  # of the machine's peak that a training step reaches
 SIZES = (64, 100, 128, 160, 200, 256, 320, 400, 512, 640, 768, 1024, 1280, 1536)
 GATES = {"rnn": 1, "gru": 3, "lstm": 4, "window": 1, "transformer": 6}  # a layer has 2 * hidden^2 weights for each
-ADAPTIVE_FROM = 5_000  # words: with fewer, the full output layer costs little
+MANY_WORDS = 5_000  # words: with fewer, the full output layer costs little
 FULL_FROM = 400  # the width below which a full output layer over many words leaves too little for the cells
 ADAPTIVE_SHARE = 0.12  # of the full output layer's work that an adaptive one does
 NGRAM_WEIGHTS = 150_000  # weights of a matrix product that cost as much as a token's n-gram features
@@ -60,10 +60,10 @@ def plan(
     chosen: dict[str, Any] = {}
     operations = seconds * flops_per_second * EFFICIENCY
     if "head" not in given:
-        chosen["head"] = _choose_head(family, operations, vocab_size, is_tied=_is_true(given.get("tied")))
+        chosen["head"] = _choose_head(family, operations, vocab_size)
     head = given.get("head", chosen.get("head", "full"))
     hidden = None if given.get("hidden") is None else int(given["hidden"])
-    if "tied" not in given and head != "adaptive" and family != "window" and hidden != 0:
+    if "tied" not in given and head != "adaptive" and (family != "window" or head != "full") and hidden != 0:
         chosen["tied"] = True
     outputs = _outputs(head, vocab_size, given.get("samples"))
     layers = int(given.get("layers", ATTENTION_LAYERS if family == "transformer" else 1))
@@ -105,10 +105,10 @@ def choose_dropout(passes: float, hidden: int) -> float:
     return 0.0 if value < 0.04 else round(min(value, MAX_DROPOUT), 2)
 
 
-def _choose_head(family: str, operations: float, vocab_size: int, *, is_tied: bool) -> str:
-    """All words at once where there are few, or time enough; else the rare ones in clusters."""
+def _choose_head(family: str, operations: float, vocab_size: int) -> str:
+    """All words at once where there are few, or time enough; else some drawn anew for every step."""
     full = matmul_weights(family, FULL_FROM, vocab_size, layers=1)
-    return "full" if vocab_size < ADAPTIVE_FROM or is_tied or full <= _affordable(operations) else "adaptive"
+    return "full" if vocab_size < MANY_WORDS or full <= _affordable(operations) else "sampled"
 
 
 def _affordable(operations: float) -> float:
@@ -175,7 +175,3 @@ def explain(
         f"chosen for {format_duration(seconds)} of training: {text}",
         f"that should be about {passes:.1f} passes over {num_tokens:,} tokens{both}",
     )
-
-
-def _is_true(value: Any) -> bool:
-    return str(value).lower() in ("true", "1", "yes", "on")
