@@ -6,88 +6,61 @@ source afterwards. B rows · S source tokens · T target tokens · M width of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn import Linear, ModuleList
 
 from elman.config import Seq2SeqConfig
-from elman.errors import UsageError
 from elman.lm import Array
-from elman.models.neural import Carried, NeuralReader, NeuralState, Reading
-from elman.models.trainable import Loss
-from elman.models.words import embedding_of
+from elman.models.neural import Carried, NeuralState, Reading
+from elman.models.pairs import PairModel, padded_leaves
 from elman.nets.attention import Attention
 from elman.nets.dropout import locked_dropout
-from elman.nets.embedding import Embedding
 from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
-from elman.nets.full_head import FullHead
 from elman.nets.layer import draw_weights
 from elman.nets.onward import OnwardStack
 from elman.nets.stack import Stack, layer_inputs
-from elman.text.pair_batches import PairBatch
-from elman.text.vocabulary import EOS_ID
 
 USUAL_LENGTH = 20  # of a source, to estimate the work of attention
-OWN_WORDS_STEPS = 2000
-OWN_WORDS_ROWS = 512  # whose next words are guessed at once
 
 
-class Seq2SeqModel(NeuralReader[Seq2SeqConfig]):
-    """A recurrent encoder and decoder, as a `ConditionalModel` and a `Trainable`.
+class Seq2SeqModel(PairModel):
+    """A recurrent encoder and decoder.
 
     What is carried: each decoder layer's (B, H) tensors; with input feeding the last output; then what is kept of the
     source: nothing, one vector (B, H), or all encoder outputs (B, S, M), their lengths and the scores' keys.
     """
 
+    stack: Stack
     readout: Linear  # of what the decoder and the source say; not with context=initial
     summary: Linear  # of all encoder outputs as one vector; context=all and context=fixed
     attention: Attention
-    _num_batches: Tensor
 
-    def __init__(
-        self,
-        config: Seq2SeqConfig,
-        *,
-        vocab_size: int,
-        source_vocab_size: int,
-        longest_source: int | None = None,
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        if config.context in ("all", "fixed"):
-            config = config.model_copy(update={"positions": config.positions or longest_source})
-        if config.shared_words and vocab_size != source_vocab_size:
-            raise UsageError("model.shared_words needs one vocabulary for both sides", hint="--set data.shared=true")
-        super().__init__(config, vocab_size=vocab_size, rng=None, counts=counts, dtype=dtype)
+    # ------------------------------------------------------------------------------------------------------- the parts
+
+    def _complete(self, config: Seq2SeqConfig, longest_source: int | None) -> Seq2SeqConfig:
+        if config.context not in ("all", "fixed"):
+            return config
+        return config.model_copy(update={"positions": config.positions or longest_source})
+
+    def _build_encoder(self, dtype: torch.dtype) -> None:
         config = self.config
-        self.source_embedding = (
-            self.embedding
-            if config.shared_words
-            else Embedding(source_vocab_size, self.embedding.width, is_frozen=False, dtype=dtype)
-        )
         self.encoder = _build_encoder(config, self.embedding.width, dtype)
         width = self.encoder.features
-        ends = config.hidden  # of both directions together
         num_bridges = self.num_cells if config.bridge == "dense" else 0
-        self.bridges = ModuleList(Linear(ends, config.hidden, dtype=dtype) for _ in range(num_bridges))
+        # the ends of both directions together are as wide as the decoder
+        self.bridges = ModuleList(Linear(config.hidden, config.hidden, dtype=dtype) for _ in range(num_bridges))
         if config.context in ("all", "fixed"):
             self.summary = Linear((config.positions or 1) * width, config.hidden, dtype=dtype)
         if config.context == "attention":
             query = config.hidden if config.attend == "before" else self.stack.features
             score = config.score or "bilinear"
             self.attention = Attention(score, query=query, memory=width, inner=config.hidden, dtype=dtype)
-        self.register_buffer("_num_batches", torch.zeros((), dtype=torch.float64), persistent=False)
-        if rng is not None:
-            self._initialise(rng, None)
-
-    # ------------------------------------------------------------------------------------------------------- the parts
 
     def _build_stack(self, dtype: torch.dtype) -> Stack:
         config = self.config
@@ -95,7 +68,7 @@ class Seq2SeqModel(NeuralReader[Seq2SeqConfig]):
         inputs = self.embedding.width + config.hidden * config.input_feeding
         inputs += self._context_width() * self._feeds_context
         widths = layer_inputs(config.skip, inputs, [config.hidden] * config.layers)
-        layers = [make_cell(config.family, width, config.hidden, dtype=dtype) for width in widths[:-1]]
+        layers = [make_cell(config.cell, width, config.hidden, dtype=dtype) for width in widths[:-1]]
         self.num_cells = sum(layer.num_states for layer in layers)
         self._top = self.num_cells - layers[-1].num_states  # where the top layer's h is carried
         if config.context != "initial":
@@ -115,8 +88,6 @@ class Seq2SeqModel(NeuralReader[Seq2SeqConfig]):
 
     def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
         super()._initialise(rng, vectors)
-        if not self.config.shared_words:
-            self.source_embedding.initialise(rng, None)
         self.encoder.initialise(rng)
         dense = [*self.bridges, *(getattr(self, name) for name in ("readout", "summary") if hasattr(self, name))]
         for layer in dense:
@@ -125,17 +96,6 @@ class Seq2SeqModel(NeuralReader[Seq2SeqConfig]):
                 layer.bias.zero_()
         if self.config.context == "attention":
             self.attention.initialise(rng)
-
-    @classmethod
-    def from_tensors(cls, config: Seq2SeqConfig, tensors: Mapping[str, Array], *, vocab_size: int) -> Self:
-        """The model whose `config` and `tensors()` these were."""
-        words = embedding_of(tensors, "seq2seq")
-        sources = words if config.shared_words else tensors.get("source_embedding.weight", words)
-        config = config.model_copy(update={"embedding": words.shape[1]})
-        dtype = torch.float64 if words.dtype == np.float64 else torch.float32
-        model = cls(config, vocab_size=vocab_size, source_vocab_size=len(sources), rng=None, dtype=dtype)
-        model.load_tensors(tensors)
-        return model
 
     def count_flops(self) -> float:
         """Multiply-adds of matrix products for one target token and one source token, forward."""
@@ -147,11 +107,6 @@ class Seq2SeqModel(NeuralReader[Seq2SeqConfig]):
         return flops
 
     # ----------------------------------------------------------------------------------------------------- the source
-
-    def encode(self, source: Array, lengths: Array) -> NeuralState:
-        """The state before anything was written. source (B, S), lengths (B,)"""
-        with torch.inference_mode():
-            return self._begin(self._encode(self._to_ids(source).t(), self._to_ids(lengths), is_noisy=False))
 
     def _encode(self, source_SB: Tensor, lengths_B: Tensor, *, is_noisy: bool) -> Carried:
         config = self.config
@@ -204,7 +159,7 @@ class Seq2SeqModel(NeuralReader[Seq2SeqConfig]):
         with torch.inference_mode():
             first = self.num_cells + self.config.input_feeding
             longest = max(state.carried[first].shape[1] for state in states)
-            padded = [NeuralState(_padded(state.carried, longest), state.features) for state in states]
+            padded = [NeuralState(padded_leaves(state.carried, longest), state.features) for state in states]
             return super().join(padded)
 
     # ----------------------------------------------------------------------------------------------------- the target
@@ -256,61 +211,10 @@ class Seq2SeqModel(NeuralReader[Seq2SeqConfig]):
         context_BTM, weights_BTS = self.attention(queries_TBH.transpose(0, 1), memory_BSM, lengths_B, tuple(keys))
         return context_BTM.transpose(0, 1), weights_BTS
 
-    def attention_weights(self, source: Array, lengths: Array, target: Array) -> Array:
-        """How much each target token looked at each source token, by reading the target again. -> (B, T, S)
-
-        source (B, S), lengths (B,), target (B, T). Row t is about the step that wrote token t.
-        """
-        if self.config.context != "attention":
-            raise UsageError(f"a model with context={self.config.context} has no attention to show")
-        with torch.inference_mode():
-            carried = self._encode(self._to_ids(source).t(), self._to_ids(lengths), is_noisy=False)
-            read_TB = _shifted(self._to_ids(target).t())
-            written = self._write(self.embedding(read_TB), carried, dropout=0.0)
-            assert written.weights is not None
-            return self._to_numpy(written.weights)
-
-    # --------------------------------------------------------------------------------------------------------- training
-
-    def start_training(self, rows: int) -> None:
-        """Nothing is carried from one batch of pairs to the next."""
-
-    def batch_loss(self, batch: PairBatch, state: None) -> tuple[Loss, None]:
-        """The loss of the targets given their sources, each target word read as it should have been written."""
-        is_noisy = self.training
-        sources_SB, lengths_B = self._to_ids(batch.sources).t(), self._to_ids(batch.source_lengths)
-        targets_TB = self._to_ids(batch.targets).t()
-        carried = self._encode(sources_SB, lengths_B, is_noisy=is_noisy)
-        read_TB = _shifted(targets_TB)
-        if is_noisy and self.config.own_words:
-            read_TB = self._with_own_words(read_TB, carried)
-        features_TBP = self._read(read_TB, carried, is_noisy=is_noisy).features
-        times_T1 = torch.arange(len(targets_TB), device=self.device)[:, None]
-        real = (times_T1 < self._to_ids(batch.target_lengths)).flatten().nonzero()[:, 0]
-        features_NP = features_TBP.flatten(0, 1).index_select(0, real)
-        targets_N = targets_TB.flatten()[real]
-        mean, nats = self.head.loss(features_NP, targets_N, is_noisy=is_noisy)
-        if is_noisy and self.config.label_smoothing:
-            assert isinstance(self.head, FullHead)
-            mean = mean + self.config.label_smoothing * _smoothing(self.head, features_NP, targets_N)
-        return Loss(mean, nats.detach(), len(targets_N)), None
-
-    @torch.no_grad()
-    def _with_own_words(self, read_TB: Tensor, carried: Carried) -> Tensor:
-        """The words to read, some of them replaced by what the net would have written there (Bengio et al. 2015).
-
-        What it would have written is taken from a first reading of the right words (Mihaylova & Martins 2019), so that
-        both readings are one call each.
-        """
-        config = self.config
-        share = config.own_words * min(1.0, self._num_batches.item() / (config.own_words_steps or OWN_WORDS_STEPS))
-        self._num_batches += 1
-        features_NP = self._read(read_TB, carried, is_noisy=False).features.flatten(0, 1)
-        guesses = [self.head.log_probs(part).argmax(1) for part in torch.split(features_NP, OWN_WORDS_ROWS)]
-        own_TB = _shifted(torch.cat(guesses).view(read_TB.shape))
-        is_own_TB = torch.rand(read_TB.shape, device=read_TB.device) < share
-        is_own_TB[0] = False
-        return torch.where(is_own_TB, own_TB, read_TB)
+    def _weights(self, read_TB: Tensor, carried: Carried) -> Tensor:
+        written = self._write(self.embedding(read_TB), carried, dropout=0.0)
+        assert written.weights is not None
+        return written.weights
 
 
 class _Written(NamedTuple):
@@ -324,7 +228,7 @@ class _Written(NamedTuple):
 def _build_encoder(config: Seq2SeqConfig, inputs: int, dtype: torch.dtype) -> BidirectionalStack | OnwardStack:
     kind: type[BidirectionalStack] | type[OnwardStack] = BidirectionalStack if config.bidirectional else OnwardStack
     hidden = config.hidden // 2 if config.bidirectional else config.hidden
-    make: Callable[[int], object] = partial(make_cell, config.family, hidden=hidden, dtype=dtype)
+    make: Callable[[int], object] = partial(make_cell, config.cell, hidden=hidden, dtype=dtype)
     return kind(
         make,  # type: ignore[arg-type]
         inputs=inputs,
@@ -342,26 +246,3 @@ def _ends(encoding: Encoding, layer: int) -> list[Tensor]:
         return list(encoding.forward[layer])
     both = zip(encoding.forward[layer], encoding.backward[layer], strict=True)
     return [torch.cat(states, dim=-1) for states in both]
-
-
-def _padded(carried: Carried, longest: int) -> Carried:
-    """With source positions up to `longest`: the leaves of three axes have them on the second."""
-    return tuple(F.pad(leaf, (0, 0, 0, longest - leaf.shape[1])) if leaf.ndim == 3 else leaf for leaf in carried)
-
-
-def _shifted(targets_TB: Tensor) -> Tensor:
-    """What is read to predict the targets: the start symbol, then all but the last."""
-    start_1B = torch.full_like(targets_TB[:1], EOS_ID)
-    return torch.cat([start_1B, targets_TB[:-1]])
-
-
-def _smoothing(head: FullHead, features_NP: Tensor, targets_N: Tensor) -> Tensor:
-    """By how much the targets' logits are above the mean logit, on average.
-
-    With e of it, the loss is (1 - e) (-log p(target)) + e (the mean over all words of -log p(word)): in both, what the
-    softmax is normalised by is the same, and drops out of the difference.
-    """
-    weight_VP, bias_V = head.weight, head.bias
-    target_N = (features_NP * F.embedding(targets_N, weight_VP)).sum(-1) + bias_V[targets_N]
-    mean_N = features_NP @ weight_VP.mean(0) + bias_V.mean()
-    return (target_N - mean_N).mean() * head.scale

@@ -24,9 +24,10 @@ from elman.nets.heads import build_head
 from elman.nets.layer import draw_weights
 from elman.nets.stack import Stack
 from elman.nets.transformer import CausalStack
+from elman.nets.transformer_decoder import DecoderStack
 
 C = TypeVar("C", bound=NetConfig)
-Layers = Stack | CausalStack | BidirectionalStack | AttentionEncoder
+Layers = Stack | CausalStack | BidirectionalStack | AttentionEncoder | DecoderStack
 
 
 class VocabularyNet(Module, Generic[C]):

@@ -81,7 +81,10 @@ class Block(Module):
     def _add(self, values_TBH: Tensor, attended_BATD: Tensor, dropout: float) -> Tensor:
         """What attention found, then what the feed-forward net makes of it, on top of what was read. -> (T, B, H)"""
         attended_TBH = attended_BATD.permute(2, 0, 1, 3).flatten(2)
-        values_TBH = values_TBH + locked_dropout(self.attention_out(attended_TBH), dropout)
+        return self._feed_forward(values_TBH + locked_dropout(self.attention_out(attended_TBH), dropout), dropout)
+
+    def _feed_forward(self, values_TBH: Tensor, dropout: float) -> Tensor:
+        """What the feed-forward net makes of values, on top of them. -> (T, B, H)"""
         inner_TBF = self.feed_forward_in(self.feed_forward_norm(values_TBH))
         inner_TBF = F.gelu(inner_TBF) if self.activation == "gelu" else F.relu(inner_TBF)
         return values_TBH + locked_dropout(self.feed_forward_out(inner_TBF), dropout)
@@ -126,6 +129,13 @@ class CausalBlock(Block):
 
         Of them the last `num_seen_B` are real, row by row.
         """
+        attended, new_seen = self._look_back(values_TBH, seen, num_seen_B)
+        return self._add(values_TBH, attended, dropout), new_seen
+
+    def _look_back(
+        self, values_TBH: Tensor, seen: tuple[Tensor, Tensor], num_seen_B: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """What attention finds, (B, A, T, D), and the keys and values to keep."""
         queries, new_keys, new_values = self._project(values_TBH)
         old_keys, old_values = seen
         num_kept = old_keys.shape[2]
@@ -135,8 +145,7 @@ class CausalBlock(Block):
         is_ragged = bool((num_seen_B < num_old).any())
         unseen_B = num_old - num_seen_B if is_ragged else None
         attended = self._attend(queries, keys, values, unseen_B)
-        new_seen = (_slide(old_keys, new_keys), _slide(old_values, new_values))
-        return self._add(values_TBH, attended, dropout), new_seen
+        return attended, (_slide(old_keys, new_keys), _slide(old_values, new_values))
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, unseen_B: Tensor | None) -> Tensor:
         """Block by block, so that a long text costs no more a token than a short one. -> (B, A, T, D)

@@ -8,21 +8,21 @@ from __future__ import annotations
 import numpy as np
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
-_ONSETS = ("", "b", "br", "c", "ch", "d", "dr", "f", "g", "gr", "h", "j", "k", "kr", "l", "m", "n", "p", "ph", "r", "s")
-_ONSETS += ("sh", "st", "t", "th", "tr", "v", "w", "y", "z")
-_VOWELS = ("a", "a", "e", "e", "i", "i", "o", "o", "u", "y", "ae", "ai", "ea", "ia", "io", "ei")
-_ENDS = ("", "", "", "n", "n", "s", "r", "l", "d", "k", "m", "nd", "th", "x", "ss", "rt")
+_ONSETS = " b br c ch d dr f g gr h j k kr l m n p ph r s sh st t th tr v w y z"
+_VOWELS = "a a e e i i o o u y ae ai ea ia io ei"
+_ENDS = "   n n s r l d k m nd th x ss rt"
 
 
 def make_names(count: int, rng: np.random.Generator) -> list[str]:
     """So many different names of one to four syllables."""
+    onsets, vowels, ends = (sounds.split(" ") for sounds in (_ONSETS, _VOWELS, _ENDS))
     found: dict[str, None] = {}
     while len(found) < count:
         num_syllables = int(rng.choice([1, 2, 3, 4], p=[0.1, 0.45, 0.35, 0.1]))
-        name = "".join(
-            _ONSETS[rng.integers(len(_ONSETS))] + _VOWELS[rng.integers(len(_VOWELS))] for _ in range(num_syllables)
-        )
-        found[name + _ENDS[rng.integers(len(_ENDS))]] = None
+        syllables = [
+            onsets[rng.integers(len(onsets))] + vowels[rng.integers(len(vowels))] for _ in range(num_syllables)
+        ]
+        found["".join(syllables) + ends[rng.integers(len(ends))]] = None
     return list(found)
 
 

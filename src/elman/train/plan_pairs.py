@@ -18,6 +18,7 @@ STEPS_PER_PASS = 400  # at least about so many, where there are enough targets
 WORDS = 200  # symbols: with fewer the targets are spelt
 MANY_TOKENS = 150_000  # of letters: little is learnt by heart
 RATE = 0.5  # by the width: .008 for 64, .002 for 256
+BLOCKS, BLOCKS_RATE = 3, 0.25  # of a transformer
 BETA1 = 0.9
 
 
@@ -33,7 +34,8 @@ def plan_pairs(
     train: Mapping[str, Any],
 ) -> Plan:
     """Sizes for what the user has not set (`model` and `train` are what was), given the seconds left for training."""
-    family, layers = str(model.get("family", "lstm")), int(model.get("layers", 1))
+    family = str(model.get("family", "lstm"))
+    layers = int(model.get("layers", BLOCKS if family == "transformer" else 1))
     operations = seconds * flops_per_second * EFFICIENCY
 
     def passes_of(hidden: int) -> float:
@@ -41,7 +43,7 @@ def plan_pairs(
         read, written = cells * 0.75, cells + 2 * hidden**2 + hidden * vocab_size
         return operations / (6.0 * (read * source_tokens + written * target_tokens))
 
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, Any] = {} if "layers" in model or layers == 1 else {"layers": layers}
     hidden = int(model["hidden"]) if "hidden" in model else 0
     if not hidden:
         wanted = min(MAX_PASSES, max(MIN_PASSES, PASSES * math.sqrt(USUAL_TOKENS / target_tokens)))
@@ -59,7 +61,8 @@ def plan_pairs(
         tokens = min(MAX_TOKENS, max(MIN_TOKENS, target_tokens // STEPS_PER_PASS))
         settings["batch"] = max(1, round(tokens * num_pairs / target_tokens))
     if train.get("optimiser", "adam") in ("adam", "adamw"):
-        usual = {"learning_rate": round(RATE / hidden, 4), "beta1": BETA1}
+        rate = (BLOCKS_RATE if family == "transformer" else RATE) / hidden
+        usual = {"learning_rate": round(rate, 4), "beta1": BETA1}
         settings |= {key: value for key, value in usual.items() if key not in train}
     return Plan(chosen, settings, say_chosen(chosen, settings, seconds, passes_of(hidden), f"{num_pairs:,} pairs"))
 

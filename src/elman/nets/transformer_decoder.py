@@ -1,0 +1,174 @@
+"""Blocks of self-attention that also look at a source (Vaswani et al. 2017).
+
+T steps · B rows · H hidden · A attention heads · D width of a head · S source positions · W window
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn import LayerNorm, Linear, Module, ModuleList
+
+from elman.nets.dropout import locked_dropout
+from elman.nets.layer import draw_weights
+from elman.nets.transformer import Activation, CausalBlock, WordReader
+
+
+class DecoderBlock(CausalBlock):
+    """Attention to what was written, then to the source, then a feed-forward net, each added to what it read."""
+
+    def __init__(
+        self,
+        hidden: int,
+        *,
+        memory: int,
+        num_heads: int,
+        feed_forward: int,
+        window: int,
+        activation: Activation,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__(
+            hidden, num_heads=num_heads, feed_forward=feed_forward, window=window, activation=activation, dtype=dtype
+        )
+        self.source_norm = LayerNorm(hidden, dtype=dtype)
+        self.source_query = Linear(hidden, hidden, dtype=dtype)
+        self.source_in = Linear(memory, 2 * hidden, dtype=dtype)  # keys, values
+        self.source_out = Linear(hidden, hidden, dtype=dtype)
+
+    def initialise(self, rng: torch.Generator, *, num_blocks: int) -> None:
+        """As other blocks begin."""
+        super().initialise(rng, num_blocks=num_blocks)
+        with torch.no_grad():
+            for layer in (self.source_query, self.source_in, self.source_out):
+                draw_weights(rng, layer.weight, inputs=layer.in_features)
+                layer.bias.zero_()
+            self.source_out.weight.div_((2 * num_blocks) ** 0.5)
+
+    def keys(self, memory_BSM: Tensor) -> tuple[Tensor, Tensor]:
+        """What can be worked out once for a source: keys and values, (B, S, H) each."""
+        keys_BSH, values_BSH = self.source_in(memory_BSM).chunk(2, dim=-1)
+        return keys_BSH.contiguous(), values_BSH.contiguous()
+
+    def decode(
+        self,
+        values_TBH: Tensor,
+        seen: tuple[Tensor, Tensor],
+        num_seen_B: Tensor,
+        source: tuple[Tensor, Tensor],
+        is_padding_BS: Tensor,
+        *,
+        dropout: float,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
+        """-> (T, B, H), the keys and values to keep, and the weights of the source, (B, A, T, S)"""
+        attended_BATD, seen = self._look_back(values_TBH, seen, num_seen_B)
+        values_TBH = values_TBH + locked_dropout(self.attention_out(_merged(attended_BATD)), dropout)
+        queries = self._heads(self.source_query(self.source_norm(values_TBH)).transpose(0, 1))
+        keys, values = (self._heads(part) for part in source)
+        energies_BATS = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(2, 3)
+        weights_BATS = energies_BATS.masked_fill(is_padding_BS[:, None, None], -torch.inf).softmax(-1)
+        values_TBH = values_TBH + locked_dropout(self.source_out(_merged(weights_BATS @ values)), dropout)
+        return self._feed_forward(values_TBH, dropout), seen, weights_BATS
+
+    def _heads(self, values_BSH: Tensor) -> Tensor:
+        """-> (B, A, S, D)"""
+        return values_BSH.view(*values_BSH.shape[:2], self.num_heads, -1).transpose(1, 2)
+
+    def multiply_adds(self, num_attended: int) -> float:
+        """Of one token that attends to so many tokens before it and of the source."""
+        own = self.source_query.weight.numel() + self.source_out.weight.numel() + self.source_in.weight.numel()
+        return super().multiply_adds(num_attended) + own + 2 * num_attended * self.hidden
+
+
+class DecoderStack(Module):
+    """Decoder blocks on top of each other, and a norm at the end.
+
+    What is carried: as in `CausalStack` the number of tokens seen and each block's keys and values of them; then each
+    block's keys and values of the source, (B, S, H) each, and the sources' lengths, (B,).
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        hidden: int,
+        *,
+        memory: int,
+        num_layers: int,
+        num_heads: int,
+        feed_forward: int,
+        window: int,
+        activation: Activation,
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__()
+        self.window = window
+        self.features = hidden
+        self.reader = WordReader(inputs, hidden, dtype=dtype)
+        self.blocks = ModuleList(
+            DecoderBlock(
+                hidden,
+                memory=memory,
+                num_heads=num_heads,
+                feed_forward=feed_forward,
+                window=window,
+                activation=activation,
+                dtype=dtype,
+            )
+            for _ in range(num_layers)
+        )
+        self.norm = LayerNorm(hidden, dtype=dtype)
+
+    @property
+    def parts(self) -> list[DecoderBlock]:
+        """The blocks, from the words up."""
+        return cast(list[DecoderBlock], list(self.blocks))
+
+    def initialise(self, rng: torch.Generator) -> None:
+        """Draw all weights."""
+        self.reader.initialise(rng)
+        for block in self.parts:
+            block.initialise(rng, num_blocks=len(self.blocks))
+
+    def start(self, memory_BSM: Tensor, lengths_B: Tensor) -> tuple[Tensor, ...]:
+        """Nothing written yet, the source read."""
+        rows = len(memory_BSM)
+        seen: list[Tensor] = []
+        for block in self.parts:
+            shape = (rows, block.num_heads, self.window - 1, self.features // block.num_heads)
+            seen += [memory_BSM.new_zeros(shape), memory_BSM.new_zeros(shape)]
+        source = [part for block in self.parts for part in block.keys(memory_BSM)]
+        return torch.zeros_like(lengths_B), *seen, *source, lengths_B
+
+    def forward(
+        self, words_TBE: Tensor, carried: Sequence[Tensor], *, dropout_input: float = 0.0, dropout: float = 0.0
+    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
+        """-> (T, B, H), what to carry on, and the last block's weights of the source, mean over heads, (B, T, S)"""
+        num = 2 * len(self.blocks)
+        num_seen_B, seen, source, lengths_B = carried[0], carried[1 : 1 + num], carried[1 + num : -1], carried[-1]
+        is_padding_BS = torch.arange(source[0].shape[1], device=lengths_B.device) >= lengths_B[:, None]
+        values_TBH = locked_dropout(self.reader(words_TBE), dropout_input)
+        after: list[Tensor] = [(num_seen_B + len(words_TBE)).clamp(max=self.window - 1)]
+        for index, block in enumerate(self.parts):
+            pair = slice(2 * index, 2 * index + 2)
+            values_TBH, own, weights_BATS = block.decode(
+                values_TBH,
+                cast(tuple[Tensor, Tensor], tuple(seen[pair])),
+                num_seen_B,
+                cast(tuple[Tensor, Tensor], tuple(source[pair])),
+                is_padding_BS,
+                dropout=dropout,
+            )
+            after += own
+        return self.norm(values_TBH), (*after, *source, lengths_B), weights_BATS.mean(1)
+
+    def multiply_adds(self, num_attended: int = 20) -> float:
+        """Of one token that attends to so many."""
+        return self.reader.multiply_adds() + sum(block.multiply_adds(num_attended) for block in self.parts)
+
+
+def _merged(attended_BATD: Tensor) -> Tensor:
+    """The heads side by side. -> (T, B, H)"""
+    return attended_BATD.permute(2, 0, 1, 3).flatten(2)
