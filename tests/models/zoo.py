@@ -12,7 +12,6 @@ from elman.models.neural import NeuralModel
 from elman.models.recurrent import RecurrentModel
 from elman.models.transformer import TransformerModel
 from elman.models.window import WindowModel
-from elman.nets.maxent import GAIN
 
 COUNTS = np.array([1, 5, 2, 7, 3, 3])
 VECTORS = np.array([[0.5, -1], [np.nan, np.nan], [1, 1], [0.3, 0.2], [-1, 0], [2, -0.7]])
@@ -108,7 +107,5 @@ def build(name: str, *, dtype: torch.dtype = torch.float64, vocab_size: int = 6,
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=rng, dtype=dtype), alpha=0.4)
-        if model.maxent is not None:
-            model.maxent.weight.div_(GAIN)
         model.head.log_temperature.fill_(0.2)
     return model

@@ -15,7 +15,7 @@ from elman.config import RecurrentConfig
 from elman.errors import DataError
 from elman.models.recurrent import RecurrentModel
 from elman.nets import cross_entropy as chunking
-from elman.nets.maxent import GAIN, Maxent, SparseLogits
+from elman.nets.maxent import Maxent, SparseLogits
 from elman.nets.sampled_head import SampledHead
 from elman.nets.sampled_loss import CRITERIA, sampled_loss
 
@@ -31,7 +31,7 @@ def net(*, ids: np.ndarray = TEXT, seed: int = 0, vocab_size: int = 5, **setting
     model.learn_ngrams(ids)
     assert model.maxent is not None
     with torch.no_grad():
-        model.maxent.weight.normal_(generator=rng).div_(GAIN)
+        model.maxent.weight.normal_(generator=rng)
     return model
 
 
@@ -44,7 +44,7 @@ def maxent(weights: list[float]) -> Maxent:
         for history, weight in zip(order, weights, strict=True):
             read = torch.tensor([*[4] * (2 - len(history)), *history])[:, None]
             at = int(made.find(read)[0, 0, len(history) - 1])
-            made.weight[made.offsets[at, 0]] = weight / GAIN
+            made.weight[made.offsets[at, 0]] = weight
     return made
 
 
@@ -154,7 +154,7 @@ def test_dense_is_what_the_entries_say() -> None:
     entries = extra.entries(5, 20)
     expected = torch.zeros(15, 7, dtype=DTYPE)
     for row, column, ngram in zip(*(part.tolist() for part in entries), strict=True):
-        expected[row, column] += GAIN * model.maxent.weight[ngram].item()
+        expected[row, column] += model.maxent.weight[ngram].item()
     torch.testing.assert_close(extra.dense(7)[5:20].detach(), expected)
     assert len(entries.rows) > 100
 
@@ -176,7 +176,7 @@ def test_alone_it_learns_what_a_bigram_net_cannot() -> None:
     for _ in range(150):
         loss, _ = model.loss(inputs, targets, None, model.start_training(1))
         for parameter, slope in zip(parameters, torch.autograd.grad(loss.total, parameters), strict=True):
-            parameter.data -= 0.02 * slope
+            parameter.data -= 5.0 * slope
     log_probs, _ = model.score(text[None, 1:], np.array([len(text) - 1]), model.advance(text[:1], model.start(1)))
     assert -log_probs.mean() < 0.5
 

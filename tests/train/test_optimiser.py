@@ -13,7 +13,8 @@ import torch
 from torch.nn import Parameter
 
 from elman.config import TrainConfig
-from elman.train.optimiser import Average, Optimiser
+from elman.nets.maxent import RareParameter
+from elman.train.optimiser import RARE_GRADIENT, RARE_RATE, Average, Optimiser
 
 
 def parameter(*values: float) -> dict[str, Parameter]:
@@ -41,6 +42,23 @@ def test_adam_without_momentum_by_hand() -> None:
     # v = .1 * 4 = .4, corrected 4: step 2 / 2; then v = .36 + .1 = .46, corrected .46 / .19
     wanted = [1.0 - 0.1, 0.9 - 0.1 / np.sqrt(0.46 / 0.19)]
     assert descend(optimiser, [2.0, 1.0]) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_weights_that_are_rarely_touched_remember_every_gradient(optimiser: str) -> None:
+    """By hand: the sum of squares grows, and a weight without a gradient stays where it is."""
+    config = TrainConfig(optimiser=optimiser, learning_rate=0.2)  # type: ignore[arg-type]
+    weight = RareParameter(torch.tensor([1.0, 1.0], dtype=torch.float64))
+    made = Optimiser(config, {"weight": weight, "other": Parameter(torch.zeros(1))})
+    seen = []
+    for slope in (3 * RARE_GRADIENT, -4 * RARE_GRADIENT):
+        weight.grad = torch.tensor([slope, 0.0], dtype=torch.float64)
+        made.step(0.1)  # half of the highest rate
+        seen.append(weight.tolist())
+    step = RARE_RATE / 2
+    assert seen[0] == pytest.approx([1 - step * 3 / np.sqrt(1 + 9), 1])
+    assert seen[1] == pytest.approx([seen[0][0] + step * 4 / np.sqrt(1 + 9 + 16), 1])
+    assert made.tensors()["weight/squares"].tolist() == pytest.approx([25 * RARE_GRADIENT**2, 0])
 
 
 def test_decay_is_part_of_the_gradient_for_adam_and_apart_from_it_for_adamw() -> None:

@@ -16,9 +16,9 @@ from torch.nn import Module, Parameter
 
 from elman.nets.ngrams import NgramTable, join, mix
 
-# What weights are multiplied by. A rare n-gram gets few steps to grow in, so its steps must be larger than those of
-# other weights: with 1, 3, 10, 30 and 60 a small rnn came to 340, 294, 202, 177 and 177 (docs/log.md).
-GAIN = 30.0
+
+class RareParameter(Parameter):
+    """Weights of which a step touches few; an optimiser must not forget between two steps what each has seen."""
 
 
 class Maxent(Module):
@@ -34,7 +34,7 @@ class Maxent(Module):
         self.register_buffer("keys", torch.from_numpy(table.keys))
         self.register_buffer("offsets", torch.from_numpy(table.offsets))
         self.register_buffer("columns", torch.from_numpy(table.columns))
-        self.weight = Parameter(torch.zeros(len(table.columns), dtype=dtype))
+        self.weight = RareParameter(torch.zeros(len(table.columns), dtype=dtype))
 
     def find(self, read_XB: Tensor) -> Tensor:
         """The histories after each token from the K-th on, the shortest first; -1 for those without n-grams.
@@ -110,11 +110,11 @@ class SparseLogits:
 def add_entries(logits_RW: Tensor, entries: Entries, weight_F: Tensor, *, scale: float) -> Tensor:
     """Add n-grams' weights, `scale` times, to logits. -> (M,) where each entry stands in the memory of the logits"""
     places_M = (entries.rows * logits_RW.stride(0)).add_(entries.columns)
-    logits_RW.view(-1).scatter_add_(0, places_M, weight_F.index_select(0, entries.ngrams).mul_(GAIN * scale))
+    logits_RW.view(-1).scatter_add_(0, places_M, weight_F.index_select(0, entries.ngrams).mul_(scale))
     return places_M
 
 
 def add_gradient(grad_F: Tensor, entries: Entries, places_M: Tensor, errors_RW: Tensor, *, share: float) -> None:
     """Add the gradient of n-grams' weights, given that of the logits."""
-    errors_M = errors_RW.view(-1).index_select(0, places_M).mul_(GAIN * share)
+    errors_M = errors_RW.view(-1).index_select(0, places_M).mul_(share)
     grad_F.scatter_add_(0, entries.ngrams, errors_M)

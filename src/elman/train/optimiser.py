@@ -13,17 +13,28 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from elman.config import TrainConfig
+from elman.nets.maxent import RareParameter
+from elman.train.schedule import peak_rate
 
 Named = dict[str, Parameter]
 EPSILON = 1e-8
 
+# For weights that are rarely touched: their highest rate, which is one for every optimiser, and the gradient of a mean
+# over a batch that counts as large. Adam takes a first gradient, however small, for a large one: with it n-grams made a
+# net worse in the first pass (docs/log.md).
+RARE_RATE, RARE_GRADIENT = 0.5, 1e-3
+
 
 class Optimiser:
-    """SGD, RMSProp, Adam or AdamW, over all parameters at once. What it remembers of each is in `slots`."""
+    """SGD, RMSProp, Adam or AdamW, over all parameters at once; and Adagrad for those that are rarely touched.
+
+    What it remembers of each is in `slots`.
+    """
 
     def __init__(self, config: TrainConfig, named: Named) -> None:
         self.config = config
         self.named = named
+        self._peak = peak_rate(config)
         self.slots: dict[str, dict[str, Tensor]] = {}
 
     def forget_gradients(self) -> None:
@@ -34,7 +45,11 @@ class Optimiser:
     @torch.no_grad()
     def step(self, rate: float) -> None:
         """Move every parameter that has a gradient."""
-        names = [name for name, p in self.named.items() if p.grad is not None]
+        touched = [name for name, p in self.named.items() if p.grad is not None]
+        names = [name for name in touched if not isinstance(self.named[name], RareParameter)]
+        for name in touched:
+            if isinstance(self.named[name], RareParameter):
+                self._adagrad(name, RARE_RATE * rate / self._peak)
         if not names:
             return
         parameters: list[Tensor] = [self.named[name] for name in names]
@@ -88,6 +103,18 @@ class Optimiser:
             amsgrad=False,
             maximize=False,
         )
+
+    def _adagrad(self, name: str, rate: float) -> None:
+        """A step by the sum of all squared gradients (Duchi et al. 2011), only where there is one."""
+        parameter, gradient = self.named[name], self.named[name].grad
+        assert gradient is not None
+        squares = self._slot_of(name, "squares", parameter)
+        touched = gradient.nonzero()[:, 0]
+        slopes = gradient.index_select(0, touched)
+        summed = squares.index_select(0, touched).addcmul_(slopes, slopes)
+        squares.index_copy_(0, touched, summed)
+        scales = summed.add_(RARE_GRADIENT**2).sqrt_()
+        parameter.index_add_(0, touched, slopes.div_(scales), alpha=-rate)
 
     def _slot(self, names: list[str], parameters: list[Tensor], key: str) -> list[Tensor]:
         return [self._slot_of(name, key, p) for name, p in zip(names, parameters, strict=True)]
