@@ -129,12 +129,16 @@ def test_what_cannot_be_is_refused(
     assert refused.code == 2 and message in refused.err
 
 
-def test_a_text_without_a_gap_is_refused(run: Run, text: Path, tmp_path: Path) -> None:
+def test_a_text_without_a_gap_or_a_word_is_refused(run: Run, text: Path, tmp_path: Path) -> None:
     assert run(*arguments("masked", text, tmp_path / "m", "--set", "train.steps=1")).code == 0
     model = elman.load(tmp_path / "m")
     assert isinstance(model, Restorer)
     with pytest.raises(UsageError, match="there is no <mask>"):
         model.fill("the cat")
+    blank = tmp_path / "blank.txt"
+    blank.write_text("\n\n")
+    refused = run("evaluate", tmp_path / "m", blank)
+    assert refused.code == 65 and "nothing to restore" in refused.err
 
 
 @pytest.mark.parametrize("reset_lines", [False, True])

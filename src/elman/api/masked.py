@@ -16,7 +16,7 @@ from elman import store
 from elman.api.tasks import Prepared, Read
 from elman.api.texts import TextModel, TextTask
 from elman.config import DataConfig, MaskedConfig, TrainConfig
-from elman.errors import UsageError
+from elman.errors import DataError, UsageError
 from elman.lm import Array
 from elman.shaping import likeliest
 from elman.text.batches import Position
@@ -168,7 +168,10 @@ class Restorer(TextModel):
 
     def numbers(self, corpus: Corpus) -> dict[str, Any]:
         """Its numbers on a text."""
-        return self._numbers(corpus.ids, lambda: False) or {}
+        found = self._numbers(corpus.ids, lambda: False)
+        if found is None:
+            raise DataError("there is nothing to restore: every line is blank")
+        return found
 
     def signature(self) -> str:
         """All that moves the numbers besides model and text."""
