@@ -1,21 +1,78 @@
 """Pictures: drawn offline, in every format, of the data they were given."""
 
+import math
+import sys
+from typing import Any
+
 import pytest
 
 from elman import pictures
-from elman.errors import UsageError
+from elman.api import runs
+from elman.errors import ElmanError, UsageError
 
-JOURNAL = [
-    {"step": 10, "tokens": 100, "perplexity": 500.0},
-    {"step": 20, "tokens": 200, "perplexity": 300.0},
+JOURNAL: list[dict[str, Any]] = [
+    {"step": 10, "tokens": 100, "perplexity": 500.0, "learning_rate": 0.1, "gradient_norm": 2.0},
+    {"step": 15, "tokens": 150, "guard": "went back"},
+    {"step": 20, "tokens": 200, "perplexity": 300.0, "learning_rate": 0.05, "gradient_norm": None},
     {"step": 20, "tokens": 200, "valid_perplexity": 250.0},
+    {"step": 20, "tokens": 200, "final_perplexity": 240.5},
 ]
 
 
 def test_curves_hold_every_number_of_the_journal():
-    values = pictures.training_curves(JOURNAL)["data"]["values"]
-    assert [(row["tokens"], row["perplexity"]) for row in values] == [(100, 500.0), (200, 300.0), (200, 250.0)]
-    assert {row["text"] for row in values} == {"training (with dropout)", "validation"}
+    above, below = pictures.training_curves(JOURNAL)["vconcat"]
+    curves, end, label = (layer["data"]["values"] for layer in above["layer"])
+    assert [(row["tokens"], row["perplexity"], row["text"]) for row in curves] == [
+        (100, pytest.approx(500.0), "training"),
+        (200, pytest.approx(300.0), "training"),
+        (200, 250.0, "validation"),
+    ]
+    assert end == label == [{"tokens": 200, "perplexity": 240.5, "text": "validation"}]
+    rates, norms = (chart["data"]["values"] for chart in below["hconcat"])
+    assert rates == [{"tokens": 100, "learning_rate": 0.1}, {"tokens": 200, "learning_rate": 0.05}]
+    assert norms == [{"tokens": 100, "gradient_norm": 2.0}]
+    drawn = pictures.render(pictures.training_curves(JOURNAL), ".svg").decode()
+    assert ">240.5<" in drawn and ">validation<" in drawn and "norm of the gradient" in drawn
+
+
+def test_a_long_run_is_drawn_in_few_means_and_its_beginning_cut_off():
+    journal = [
+        {"tokens": 10 * step, "perplexity": math.exp(9 / step + (step % 2)), "learning_rate": step, "gradient_norm": 1}
+        for step in range(1, 3001)
+    ]
+    above, below = pictures.training_curves(journal)["vconcat"]
+    curve = above["layer"][0]["data"]["values"]
+    assert len(curve) == 299  # the first mean is 22 and more times the last
+    assert curve[-1] == {"tokens": 30000, "perplexity": pytest.approx(math.exp(0.503), rel=1e-3), "text": "training"}
+    assert below["hconcat"][0]["data"]["values"][0] == {"tokens": 100, "learning_rate": 5.5}
+    low, high = above["layer"][0]["encoding"]["y"]["scale"]["domain"]
+    assert low < 1.65 and high == max(row["perplexity"] for row in curve) < 20
+
+
+def test_a_run_without_numbers_has_no_curves():
+    assert pictures.training_curves([]) is None
+    assert pictures.training_curves([{"tokens": 0, "perplexity": 3.0}, {"tokens": 9, "perplexity": None}]) is None
+    assert runs._curves([], None, pytest.fail) == {}
+
+
+def test_the_curves_are_the_same_under_a_budget_and_left_out_where_it_is_spent():
+    said: list[str] = []
+    ((name, drawn),) = runs._curves(JOURNAL, None, said.append).items()
+    assert (name, drawn[:4]) == ("curves.svg", b"<svg")
+    assert runs._curves(JOURNAL, 100.0, said.append) == {name: drawn}
+    assert not said
+    for seconds in (-1.0, 0.001):
+        assert runs._curves(JOURNAL, seconds, said.append) == {}
+    assert said == ["this budget had no time to draw the curves of the run"] * 2
+
+
+def test_a_picture_that_cannot_be_drawn_is_said_and_costs_nothing_else(monkeypatch: pytest.MonkeyPatch):
+    said: list[str] = []
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(ElmanError, match="could not be drawn"):
+        pictures.render_within({}, 10.0)
+    assert runs._curves(JOURNAL, 10.0, said.append) == {}
+    assert "could not be drawn" in said[0]
 
 
 @pytest.mark.parametrize(("kind", "begin"), [(".svg", b"<svg"), (".png", b"\x89PNG"), (".json", b"{")])

@@ -80,10 +80,11 @@ def training_curves(journal: Sequence[Mapping[str, Any]]) -> Spec | None:
 
 
 def _perplexity_chart(curves: Sequence[Spec], ends: Sequence[Spec], across: Spec) -> Spec:
-    """Curves, and where it ended with its number. What is far above the lowest, in the first steps, is cut off."""
-    values = [row["perplexity"] for row in (*curves, *ends)]
-    lowest = min(values)
-    domain = [0.9 * lowest, max(1.2 * lowest, min(max(values), 12 * lowest))]
+    """Curves, and where it ended with its number. What is far above the lowest, in the first steps, is left out."""
+    lowest = min(row["perplexity"] for row in (*curves, *ends))
+    curves = [row for row in curves if row["perplexity"] <= 12 * lowest]
+    highest = max(row["perplexity"] for row in (*curves, *ends))
+    domain = [0.9 * lowest, max(1.2 * lowest, highest)]
     upright = {
         "field": "perplexity",
         "type": "quantitative",
@@ -99,7 +100,7 @@ def _perplexity_chart(curves: Sequence[Spec], ends: Sequence[Spec], across: Spec
     }
     encoding = {"x": across, "y": upright, "color": colour}
     marks: list[tuple[Sequence[Spec], Spec]] = [
-        (curves, {"type": "line", "clip": True, "point": len(curves) < 2 * FEW_POINTS}),
+        (curves, {"type": "line", "point": len(curves) < 2 * FEW_POINTS}),
         (ends, {"type": "point", "filled": True, "size": 70}),
         (ends, {"type": "text", "align": "right", "dx": -8, "dy": 12, "fontWeight": "bold"}),
     ]

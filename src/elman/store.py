@@ -24,6 +24,7 @@ N = TypeVar("N")
 CONFIG = "config.json"
 TENSORS = "model.safetensors"
 METRICS = "metrics.jsonl"
+CURVES = "curves.svg"
 CARD = "README.md"
 
 
@@ -207,7 +208,7 @@ def _explained(stored: files.Stored) -> Iterator[None]:
 
 
 def _verify_rest(stored: files.Stored) -> None:
-    for name in set(stored.manifest.files) & {METRICS, CARD} if stored.verify else ():
+    for name in set(stored.manifest.files) & {METRICS, CURVES, CARD} if stored.verify else ():
         stored.read(name)  # not needed, but what the manifest vouches for is all there
 
 

@@ -182,7 +182,14 @@ def _go(
     made = replace(made, record=run.record.model_copy(update=changes))
     if out is None:
         return made
-    runs.save(out, made.record, tensors=lm.tensors(), contents=tokenizer.files(), trainer=trainer, report=report)
+    runs.save(
+        out,
+        made.record,
+        tensors=lm.tensors(),
+        contents=tokenizer.files(),
+        spare_seconds=trainer.spare_seconds(),
+        report=report,
+    )
     return load_lm(out, verify=False)
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from elman import files, store
+from elman import files, pictures, store
 from elman.config import Config, TrainConfig
-from elman.errors import DataError, UsageError
+from elman.errors import DataError, ElmanError, UsageError
 from elman.lm import Array
 from elman.train.budget import format_duration
 from elman.train.progress import Outcome, Progress
@@ -112,12 +112,37 @@ def told(trainer: Trainer, outcome: Outcome, notes: list[str]) -> dict[str, Any]
     }
 
 
-def save(out: Path, record: store.AnyRecord, *, tensors: Mapping[str, Array], contents: Mapping[str, bytes]) -> None:
-    """From here on it is a model, not a run."""
+def save(
+    out: Path,
+    record: store.AnyRecord,
+    *,
+    tensors: Mapping[str, Array],
+    contents: Mapping[str, bytes],
+    spare_seconds: float | None,
+    report: Report,
+) -> None:
+    """From here on it is a model, not a run; with a picture of how it went, if that can be drawn in the time to spare."""
     path = out / store.METRICS
     metrics = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
-    store.save(out, record, tensors=tensors, contents=contents, metrics=metrics)
+    curves = _curves(metrics, spare_seconds, report)
+    store.save(out, record, tensors=tensors, contents={**contents, **curves}, metrics=metrics)
     shutil.rmtree(out / files.RUN_FOLDER, ignore_errors=True)
+
+
+def _curves(metrics: Sequence[Mapping[str, Any]], seconds: float | None, report: Report) -> dict[str, bytes]:
+    """The picture of a run as a file of its model; none where nothing was measured, or the time is over."""
+    spec = pictures.training_curves(metrics)
+    if spec is None:
+        return {}
+    try:
+        drawn = pictures.render(spec, ".svg") if seconds is None else pictures.render_within(spec, seconds)
+    except ElmanError as error:  # a model is worth more than its picture
+        report(error.what)
+        return {}
+    if drawn is None:
+        report("this budget had no time to draw the curves of the run")
+        return {}
+    return {store.CURVES: drawn}
 
 
 def choose_device(name: str | None, report: Report) -> Any:

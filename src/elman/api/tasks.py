@@ -154,6 +154,10 @@ def find_task(name: str) -> Task:
             from elman.api.tag import TagTask
 
             return TagTask()
+        case "classify":
+            from elman.api.classify import ClassifyTask
+
+            return ClassifyTask()
         case _:
             raise UsageError(f"there is no task {name!r}", hint=f"tasks: {', '.join(('lm', *config.tasks()))}")
 

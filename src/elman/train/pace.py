@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from elman.config import TrainConfig
-from elman.train.budget import Budget, Clock, Reserve, training_end
+from elman.train.budget import EXIT_SECONDS, Budget, Clock, Reserve, training_end
 from elman.train.forward import Batches
 from elman.train.run import RunState
 from elman.train.speed import Meter
@@ -87,6 +87,12 @@ class Pace:
         if self.budget is None:
             return math.inf
         return training_end(self.budget, Reserve(save_seconds=self.reserve.save_seconds * 2 / 3))
+
+    def spare_seconds(self) -> float | None:
+        """What a budget leaves, once the model is saved, for what can be done without; None where there is no budget."""
+        if self.budget is None:
+            return None
+        return self.budget.deadline - self.clock() - 1.05 * self.reserve.save_seconds - EXIT_SECONDS
 
     def is_late(self) -> bool:
         """Whether a budget, if there is one, leaves only the time to save: the machine was slower than measured."""

@@ -306,6 +306,10 @@ class Trainer:
 
     # --------------------------------------------------------------------------------------------------------- telling
 
+    def spare_seconds(self) -> float | None:
+        """What a budget leaves besides saving the model; None where there is no budget."""
+        return self._pace.spare_seconds()
+
     def _save(self) -> None:
         if self._directory is None:
             return
