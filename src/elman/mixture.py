@@ -24,7 +24,7 @@ from elman.counts.cache import CacheModel
 from elman.counts.neural_cache import NeuralCache, Weighing
 from elman.counts.ngram import tensor
 from elman.errors import UsageError
-from elman.lm import Array, FreeModel, map_state
+from elman.lm import Array, ConditionalModel, FreeModel, map_state
 from elman.text.vocabulary import EOS_ID
 
 DECAYS = (0.98, 0.99, 0.995, 0.998, 0.999)  # tried for a cache
@@ -191,6 +191,37 @@ class Mixture:
             total = weighted if total is None else np.logaddexp(total, weighted)
         assert total is not None
         return total.astype(np.float32)
+
+
+class Ensemble:
+    """Several models of targets as one: each reads the source, and their predictions are mixed. weights (M,)"""
+
+    def __init__(self, members: Sequence[ConditionalModel[Any]], weights: Array | None = None) -> None:
+        shares = np.full(len(members), 1 / len(members)) if weights is None else weights
+        self._members = tuple(members)
+        self._mixture = Mixture(members, shares[None])  # type: ignore[arg-type]  # its `start` is never called
+        self.vocab_size = self._mixture.vocab_size
+
+    def encode(self, source: Array, lengths: Array) -> MixtureState:
+        """Every member has read the source."""
+        parts = tuple(member.encode(source, lengths) for member in self._members)
+        return MixtureState(parts, np.zeros(len(source), dtype=np.int64))
+
+    def predict(self, state: MixtureState) -> Array:
+        """The weighted sum of what the members predict. -> (B, V)"""
+        return self._mixture.predict(state)
+
+    def advance(self, tokens: Array, state: MixtureState) -> MixtureState:
+        """Every member one token further."""
+        return self._mixture.advance(tokens, state)
+
+    def score(self, tokens: Array, lengths: Array, state: MixtureState) -> tuple[Array, MixtureState]:
+        """The weighted sum of what the members give each token. -> (B, T)"""
+        return self._mixture.score(tokens, lengths, state)
+
+    def join(self, states: Sequence[MixtureState]) -> MixtureState:
+        """Member by member."""
+        return self._mixture.join(states)
 
 
 def _net_at(place: int, members: Sequence[Member | NeuralCache]) -> Featured:

@@ -12,6 +12,7 @@ import torch
 from elman.config import Seq2SeqConfig
 from elman.errors import DataError, UsageError
 from elman.lm import ConditionalModel, FreeModel
+from elman.mixture import Ensemble
 from elman.models.pairs import PairModel
 from elman.models.seq2seq import Seq2SeqModel
 from elman.models.seq2seq_transformer import TransformerPairs
@@ -84,6 +85,15 @@ def make_batch(seed: int = 0) -> PairBatch:
 @pytest.mark.parametrize("name", ZOO)
 def test_every_decoder_keeps_every_law_given_every_source(name: str) -> None:
     check_conditional_model(build(name), SOURCES, rng=np.random.default_rng(0), tolerance=1e-6)
+
+
+def test_a_mixture_of_decoders_keeps_every_law_too() -> None:
+    members = [build("attention"), build("initial gru, one direction"), build("transformer")]
+    check_conditional_model(Ensemble(members, np.array([0.5, 0.3, 0.2])), SOURCES, rng=np.random.default_rng(0))
+    source, length = SOURCES[0][None], np.array([3])
+    expected = np.mean([np.exp(member.predict(member.encode(source, length))) for member in members], axis=0)
+    ensemble = Ensemble(members)
+    np.testing.assert_allclose(np.exp(ensemble.predict(ensemble.encode(source, length))), expected, rtol=1e-5)
 
 
 def test_in_single_precision_too() -> None:

@@ -51,7 +51,8 @@ def plan_pairs(
         chosen["hidden"] = hidden
     has_words = vocab_size >= WORDS
     if not any(key.startswith("dropout") for key in model):
-        chosen["dropout"] = 0.1 if not has_words and target_tokens >= MANY_TOKENS else 0.3
+        most = 0.1 if not has_words and target_tokens >= MANY_TOKENS else 0.3
+        chosen["dropout"] = round(most * min(1.0, hidden / 256), 2)  # a narrow net has little to lose
     if "label_smoothing" not in model and has_words and model.get("head", "full") == "full":
         chosen["label_smoothing"] = 0.1
     if "tied" not in model and has_words:
