@@ -40,7 +40,7 @@ def with_cache(net: NeuralModel[Any] | None = None) -> Mixture:
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
-@pytest.mark.parametrize("name", ["lstm", "window", "adaptive, tied"])
+@pytest.mark.parametrize("name", ["lstm", "window", "adaptive, tied", "transformer", "maxent alone"])
 def test_a_mixture_with_a_neural_cache_keeps_the_law(name: str, law: Law) -> None:
     law(with_cache(build(name)), np.random.default_rng(0), 1e-5)
 
@@ -82,7 +82,7 @@ def test_the_net_is_run_once_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read == 5  # the start, and each token
 
 
-@pytest.mark.parametrize("name", ["lstm", "window", "adaptive, tied"])
+@pytest.mark.parametrize("name", ["lstm", "window", "adaptive, tied", "transformer", "maxent alone"])
 def test_features_come_with_scores_as_they_come_from_states(name: str) -> None:
     net, rng = build(name), np.random.default_rng(4)
     texts, lengths = rng.integers(0, 6, (3, 5)), np.array([3, 5, 0])

@@ -24,6 +24,7 @@ from tests.models.zoo import build
 
 FAST = Dynamics(segment=4, rate=0.05, decay=0.01)
 VARIED = ["lstm", "gru", "adaptive", "adaptive, tied", "tied, projected", "learned start", "frozen vectors", "window"]
+VARIED += ["maxent", "maxent alone", "maxent, nce", "transformer"]
 TEXT = np.random.default_rng(0).integers(0, 6, 30)
 
 

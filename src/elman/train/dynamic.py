@@ -126,7 +126,7 @@ class _Pupil:
         self._weights = [parameter for parameter in net.parameters() if parameter.requires_grad]
         self._trained = [weight.detach().clone() for weight in self._weights]
         usual = self._usual_gradients(rng, reset_lines=reset_lines)
-        mean = float(torch.stack([sizes.mean() for sizes in usual]).mean())
+        mean = float(torch.stack([sizes.mean() for sizes in usual if sizes.numel()]).mean())
         self._rates = [sizes.add_(mean or 1.0).reciprocal_().mul_(dynamics.rate) for sizes in usual]
         self.begin()
 
