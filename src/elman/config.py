@@ -65,10 +65,7 @@ class PairsConfig(Config):
 
     @model_validator(mode="after")
     def _all_apply(self) -> Self:
-        if bool(self.source) != bool(self.target):
-            raise ValueError("source and target are columns of one table: give both or neither")
-        if any(column < 1 for column in (*self.source, *self.target)):
-            raise ValueError("columns are numbered from 1")
+        _check_columns(self.source, self.target)
         if self.shared and self.units_of("source") != self.units_of("target"):
             raise ValueError("a shared vocabulary needs the same units on both sides")
         return self
@@ -76,6 +73,33 @@ class PairsConfig(Config):
     def units_of(self, side: Literal["source", "target"]) -> str:
         """The units asked for on one side."""
         return (self.source_units if side == "source" else self.target_units) or self.units
+
+
+def _check_columns(source: tuple[int, ...], target: tuple[int, ...]) -> None:
+    if bool(source) != bool(target):
+        raise ValueError("source and target are columns of one table: give both or neither")
+    if any(column < 1 for column in (*source, *target)):
+        raise ValueError("columns are numbered from 1")
+
+
+class LabelledConfig(Config):
+    """How texts with labels become symbols."""
+
+    units: str = Field("auto", pattern=r"^(auto|space|word|char)$")
+    lower_case: bool = True  # letters are made small first
+    source: Integers = ()  # columns of a table, from 1: of the text; several are joined by a space
+    target: Integers = ()  # the same: of the label
+    min_count: int = Field(2, ge=1)
+    max_words: int = Field(60_000, ge=1, le=2_000_000)  # those of the word vectors among them
+    max_length: int = Field(400, ge=2)  # words that are read of a text: of longer ones half from either end
+    errors: Literal["strict", "replace"] = "strict"
+    skip_bad: bool = False
+    heldout: float = Field(0.05, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _columns_apply(self) -> Self:
+        _check_columns(self.source, self.target)
+        return self
 
 
 CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -537,6 +561,14 @@ class TaggerConfig(ReadingConfig):
         return self
 
 
+class ClassifierConfig(ReadingConfig):
+    """What a whole text is, from layers that read it and one vector for all of it."""
+
+    pool: Literal["last", "mean", "max", "attention"] = "max"  # how the words become one vector
+    output: Literal["softmax", "sigmoid", "linear"] = "softmax"  # one class, several labels at once, a number
+    baseline: bool = True  # a linear model of one- and two-word phrases is trained and measured beside it
+
+
 class MixtureConfig(Config):
     """Weighted models. The weights are fitted by EM and kept with the model."""
 
@@ -627,6 +659,7 @@ def tasks() -> dict[str, TaskSettings]:
         "bilm": TaskSettings(DataConfig, RecurrentConfig),
         "seq2seq": TaskSettings(PairsConfig, Seq2SeqConfig),
         "tag": TaskSettings(SentencesConfig, TaggerConfig),
+        "classify": TaskSettings(LabelledConfig, ClassifierConfig),
     }
 
 

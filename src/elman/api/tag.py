@@ -12,6 +12,7 @@ from elman import config, store
 from elman.api.runs import Report
 from elman.api.tagger import Tagger
 from elman.api.tasks import Prepared, Read, Request, Task, refuse_stream_settings
+from elman.api.word_vectors import vector_tensors, vector_words
 from elman.config import SentencesConfig, TaggerConfig, TrainConfig
 from elman.errors import DataError
 from elman.lm import Array
@@ -33,6 +34,7 @@ from elman.text.tag_corpus import (
 )
 from elman.text.tokenizer import Tokenizer
 from elman.text.vocabulary import EOS_ID, UNK_ID
+from elman.text.word_list import WordList
 from elman.train.plan import Plan
 from elman.train.plan_reading import plan_reading
 
@@ -63,19 +65,9 @@ class TagTask(Task):
         labels = labels_of(training)
         _check_labels(labels)
         model, scheme_notes = _choose_output(model, labels, training)
-        vectors: dict[str, Array] = {}
-        more_words: Sequence[str] = ()
-        if model.vectors is not None:
-            from elman.nets.vectors import read_words
-
-            more_words = read_words(Path(model.vectors))
-        lexicon = learn_lexicon(training, data, more_words=more_words, folds_case=model.vectors is not None)
-        if model.vectors is not None:
-            from elman.nets.vectors import read_vectors
-
-            found = read_vectors(Path(model.vectors), lexicon.words.tokens, folds_case=True)
-            vectors = {"vectors": found.matrix}
-            notes.append(f"vectors for {found.found:,} of {lexicon.words.vocab_size:,} words")
+        lexicon = learn_lexicon(training, data, more_words=vector_words(model), folds_case=model.vectors is not None)
+        vectors, more = vector_tensors(model, lexicon.words)
+        notes += more
         (train_forms, valid_forms), forms = encode_sentences(
             [[sentence.words for sentence in group] for group in (training, heldout)], lexicon
         )
@@ -251,4 +243,4 @@ def _heldout_tensors(sentences: Sequence[Sentence], forms: Array, tags: Array) -
 def _read_lexicon(read: Read, record: store.TaskRecord) -> Lexicon:
     model: TaggerConfig = record.model  # type: ignore[assignment]
     characters = Tokenizer.from_files(lambda name: read(CHARACTER_PREFIX + name))
-    return Lexicon(Tokenizer.from_files(read), characters, folds_case=model.vectors is not None)
+    return Lexicon(WordList(Tokenizer.from_files(read), folds_case=model.vectors is not None), characters)

@@ -10,6 +10,7 @@ from elman.cli import terminal
 from elman.errors import UsageError
 
 if TYPE_CHECKING:
+    from elman.api.classifier import Classifier
     from elman.api.masked import Restorer
     from elman.api.tagger import Tagged, Tagger
 
@@ -57,6 +58,26 @@ def print_tags(model: Tagger, source: str, *, as_format: str | None, json: bool)
     for piece in model.tag_files([source], as_format=as_format):  # type: ignore[arg-type]
         sys.stdout.write(piece)
     sys.stdout.flush()
+
+
+def print_labels(model: Classifier, source: str, *, json: bool) -> None:
+    """Lines of text as lines of labels."""
+    for lines, found in model.classify_lines([source], with_attention=json):
+        for line, answer in zip(lines, found, strict=True):
+            if not json:
+                print(answer.label)
+                continue
+            record: dict[str, Any] = {"text": line, "label": answer.label}
+            if answer.value is not None:
+                record["label"] = answer.value
+            if answer.probabilities:
+                shares = sorted(answer.probabilities.items(), key=lambda item: -item[1])
+                record["probabilities"] = {label: round(share, SHARE_DIGITS) for label, share in shares}
+            if answer.attention:
+                record["words"] = list(answer.words)
+                record["attention"] = [round(share, SHARE_DIGITS) for share in answer.attention]
+            terminal.print_json(record)
+        sys.stdout.flush()
 
 
 def _sentences(model: Tagger, source: str, as_format: str, *, with_probabilities: bool) -> Iterator[list[Tagged]]:

@@ -61,6 +61,7 @@ def predict(
     if file is None and sys.stdin.isatty():
         terminal.show_help(context)
     from elman.api import load
+    from elman.api.classifier import Classifier
     from elman.api.masked import Restorer
     from elman.api.tagger import Tagger
     from elman.api.translator import BEAM, LENGTH_PENALTY, SearchOptions, Translator
@@ -71,6 +72,10 @@ def predict(
         given = {"--beam": beam, "--n-best": n_best, "--length-penalty": length_penalty, "--prefix": prefix}
         given |= {"--max-tokens": max_tokens, "--alignments": alignments, "--keep-unknown": keep_unknown}
         answers.refuse(model.record.task, {**given, "--truncate": truncate})
+        if isinstance(model, Classifier):
+            answers.refuse(model.record.task, {"--format": as_format})
+            answers.print_labels(model, source, json=json)
+            return
         if isinstance(model, Tagger):
             answers.print_tags(model, source, as_format=as_format, json=json)
             return

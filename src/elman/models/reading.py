@@ -29,7 +29,7 @@ class TextReader(Module):
     """Embeddings and layers, in one direction or both.
 
     counts (V,) is how often each word was seen, for what is made unknown in training; vectors (V, E) as in `Embedding`.
-    more_inputs: how wide what is read beside each word is.
+    more_inputs: how wide what is read beside each word is. drops_output: whether what is read off is noisy too.
     """
 
     _unknown: Tensor
@@ -42,9 +42,11 @@ class TextReader(Module):
         more_inputs: int = 0,
         counts: Array | None = None,
         vectors: Array | None = None,
+        drops_output: bool = True,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
+        self._drops_output = drops_output
         width = _width(config, vectors)
         self.config = config.model_copy(update={"embedding": width})
         self.embedding = Embedding(vocab_size, width, is_frozen=not config.tune_vectors, dtype=dtype)
@@ -78,6 +80,8 @@ class TextReader(Module):
             values_TBE = torch.cat([values_TBE, more_TBD], dim=-1)
         values_TBE = locked_dropout(values_TBE, self._rate("input"))
         encoding: Encoding = self.stack(values_TBE, lengths_B, dropout=self._rate("layers"))
+        if not self._drops_output:
+            return encoding
         outputs_TBO = locked_dropout(encoding.outputs, self._rate("output"))
         return Encoding(outputs_TBO, encoding.forward, encoding.backward)
 

@@ -78,7 +78,7 @@ def learn_vocabularies(
     notes: list[str] = []
     if pairs.num_dropped:
         notes.append(f"{pairs.num_dropped:,} bad lines were dropped")
-    training, rest = _split(pairs, data.heldout) if heldout else (pairs, None)
+    training, rest = split_pairs(pairs, data.heldout) if heldout else (pairs, None)
     if rest is not None:
         notes.append(f"{len(rest):,} of {len(pairs):,} pairs are held out")
     elif heldout:
@@ -208,7 +208,7 @@ def _choose_units(side: Side, lines: Sequence[str], data: PairsConfig, notes: li
     return guess.units
 
 
-def _split(pairs: Pairs, share: float) -> tuple[Pairs, Pairs | None]:
+def split_pairs(pairs: Pairs, share: float) -> tuple[Pairs, Pairs | None]:
     """Rows to train on and to hold out; which ones depends on their sources alone, and looks like chance."""
     keys = np.array([zlib.crc32(source.encode()) for source in pairs.sources], dtype=np.uint32)
     last = np.sort(keys)[max(1, int(len(keys) * share)) - 1]

@@ -22,6 +22,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 Row = tuple[str, str]
 Parse = Callable[[str], Row | Fault]
+Choose = Callable[[Lines, Sequence[str]], Parse]
 
 
 @dataclass
@@ -67,7 +68,7 @@ def read_pairs(sources: Sources, data: PairsConfig, *, targets: Sources | None =
     if targets is not None:
         _read_aligned(sources, targets, data, found)
     else:
-        _read_files(sources, data, found)
+        read_rows(sources, _reading(data), lambda lines, texts: _choose_format(lines, texts, data), found)
     if not len(found):
         raise DataError("there are no pairs in the input", hint="it needs at least one source and its target")
     return found
@@ -77,15 +78,16 @@ def _reading(data: PairsConfig) -> DataConfig:
     return DataConfig.model_validate({"errors": data.errors, "skip_bad": data.skip_bad})
 
 
-def _read_files(sources: Sources, data: PairsConfig, found: Pairs) -> None:
-    reader = Reader(sources, _reading(data), keep_records=True)
+def read_rows(sources: Sources, data: DataConfig, choose: Choose, found: Pairs) -> None:
+    """Add all rows of some files; `choose` says, by a file's first lines, how its lines are to be read."""
+    reader = Reader(sources, data, keep_records=True)
     name, parse = None, None
     for lines in reader.blocks():
         texts = lines.data.decode().removesuffix("\n").split("\n")
         if not any(text.strip() for text in texts):
             continue
         if parse is None or name != lines.source:
-            name, parse = lines.source, _choose_format(lines, texts, data)
+            name, parse = lines.source, choose(lines, texts)
         for index, text in enumerate(texts):
             if not text.strip():
                 continue
@@ -114,14 +116,17 @@ def _choose_format(lines: Lines, texts: Sequence[str], data: PairsConfig) -> Par
             return _parse_record
         if any(text.startswith("IN: ") for text in texts):
             return _parse_scan
+    return table_parser(texts, data.source, data.target, usual=(1, 2))
+
+
+def table_parser(
+    texts: Sequence[str], source: tuple[int, ...], target: tuple[int, ...], *, usual: tuple[int, int]
+) -> Parse:
+    """Rows of as many columns as the first one; without a choice of columns there must be two, source and target."""
+    is_chosen = bool(source)
     first = next(text for text in texts if text.strip())
-    return _table_parser(first.count("\t") + 1, data)
-
-
-def _table_parser(num_columns: int, data: PairsConfig) -> Parse:
-    """Rows of as many columns as the first one; without a choice of columns there must be two."""
-    expected = num_columns if data.source else 2
-    source, target = data.source or (1,), data.target or (2,)
+    expected = first.count("\t") + 1 if is_chosen else 2
+    source, target = source or usual[:1], target or usual[1:]
     needed = max(*source, *target)
 
     def parse(text: str) -> Row | Fault:
@@ -129,10 +134,10 @@ def _table_parser(num_columns: int, data: PairsConfig) -> Parse:
         if len(columns) != expected or needed > len(columns):
             many = f"{len(columns)} column{'s' if len(columns) > 1 else ''}"
             hint = f"look for a stray tab; {SKIP_HINT}"
-            if not data.source and len(columns) > 2:
+            if not is_chosen and len(columns) > 2:
                 hint = f"data.source=1,3 data.target=2 picks columns; {SKIP_HINT}"
             return Fault(f"has {many}, expected {max(expected, needed)}", hint)
-        return _checked(*(" ".join(columns[column - 1] for column in side) for side in (source, target)))
+        return checked(*(" ".join(columns[column - 1] for column in side) for side in (source, target)))
 
     return parse
 
@@ -141,28 +146,38 @@ def _parse_scan(text: str) -> Row | Fault:
     found = _SCAN.fullmatch(text)
     if not found:
         return Fault("is not of the form IN: ... OUT: ...", SKIP_HINT)
-    return _checked(found[1], found[2])
+    return checked(found[1], found[2])
 
 
 def _parse_record(text: str) -> Row | Fault:
+    return parse_record(text, ("source", "target"), _RECORD_HINT)
+
+
+def parse_record(text: str, names: tuple[str, str], hint: str) -> Row | Fault:
+    """Two strings of a JSON object; a `label` may be a number or a list of labels too."""
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
         return Fault("is not JSON", f"the parser says: {error}; {SKIP_HINT}")
     if not isinstance(record, dict):
-        return Fault("is not a JSON object", f"{_RECORD_HINT}; {SKIP_HINT}")
+        return Fault("is not a JSON object", f"{hint}; {SKIP_HINT}")
     sides = []
-    for name in ("source", "target"):
+    for name in names:
         side = record.get(name)
         if side is None:
-            return Fault(f"has no `{name}`", f"{_RECORD_HINT}; {SKIP_HINT}")
+            return Fault(f"has no `{name}`", f"{hint}; {SKIP_HINT}")
+        if isinstance(side, int | float) and name == "label":
+            side = str(side)
+        if isinstance(side, list) and name == "label":
+            side = ",".join(map(str, side)) or "-"
         if not isinstance(side, str) or _SURROGATES.search(side) or "\n" in side:
-            return Fault(f"has a `{name}` that is not one line of text", f"{_RECORD_HINT}; {SKIP_HINT}")
+            return Fault(f"has a `{name}` that is not one line of text", f"{hint}; {SKIP_HINT}")
         sides.append(side)
-    return _checked(sides[0], sides[1])
+    return checked(sides[0], sides[1])
 
 
-def _checked(source: str, target: str) -> Row | Fault:
+def checked(source: str, target: str) -> Row | Fault:
+    """A row, or what is wrong with it."""
     source, target = source.strip(" \t\r"), target.strip(" \t\r")
     for name, side in (("source", source), ("target", target)):
         if not side:
@@ -212,4 +227,4 @@ def _decoded(source: bytes, target: bytes, data: PairsConfig) -> Row | Fault:
             return Fault(f"has a {name} that is not UTF-8 at byte {error.start + 1}", hint)
         if b"\0" in side:
             return Fault(f"has a NUL in its {name}", f"is this a text? {SKIP_HINT}")
-    return _checked(texts[0], texts[1])
+    return checked(texts[0], texts[1])

@@ -22,7 +22,8 @@ from elman.text.conll import Sentence
 from elman.text.pair_batches import RowBatches, begins_of, padded
 from elman.text.pipelines import Recipe
 from elman.text.tokenizer import Tokenizer
-from elman.text.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID
+from elman.text.vocabulary import EOS, EOS_ID, UNK, UNK_ID
+from elman.text.word_list import WordList, learn_words
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -32,21 +33,13 @@ CHARACTER_PREFIX = "character_"  # of the files of the characters' tokenizer
 
 
 class Lexicon:
-    """The words and characters that a net knows. With `folds_case` an unknown word may be known in lower case."""
+    """The words and characters that a net knows."""
 
-    def __init__(self, words: Tokenizer, characters: Tokenizer, *, folds_case: bool) -> None:
-        self.words = words
+    def __init__(self, words: WordList, characters: Tokenizer) -> None:
+        self.words = words.tokenizer
         self.characters = characters
-        self.folds_case = folds_case
-        self._words = {token: number for number, token in enumerate(words.tokens) if number >= FIRST}
+        self.word = words.number
         self._characters = {token: number for number, token in enumerate(characters.tokens) if number >= FIRST}
-
-    def word(self, form: str) -> int:
-        """The number of a word."""
-        found = self._words.get(form)
-        if found is None and self.folds_case:
-            found = self._words.get(form.lower())
-        return UNK_ID if found is None else found
 
     def spelling(self, form: str) -> list[int]:
         """The numbers of a word's characters, without an end."""
@@ -65,24 +58,15 @@ def learn_lexicon(
 ) -> Lexicon:
     """The words that are frequent enough, then `more_words` as far as there is room; every character seen twice."""
     counts = Counter(word for sentence in sentences for word in sentence.words)
-    reserved = {UNK, EOS, BOS}
-    words = [word for word, count in counts.most_common(data.max_words) if count >= data.min_count]
-    known = dict.fromkeys(word for word in words if word not in reserved)
-    for word in more_words:
-        if len(known) >= data.max_words:
-            break
-        if word and word not in reserved and not any(character.isspace() for character in word):
-            known.setdefault(word)
+    words = learn_words(
+        counts, min_count=data.min_count, max_words=data.max_words, more_words=more_words, folds_case=folds_case
+    )
     characters: Counter[str] = Counter()
     for word, count in counts.items():
         for character in word:
             characters[character] += count
     letters = [character for character, count in characters.most_common() if count > 1]
-    return Lexicon(
-        Tokenizer(Recipe("space", [UNK, EOS, *known], "\t")),
-        Tokenizer(Recipe("char", [UNK, EOS, *letters])),
-        folds_case=folds_case,
-    )
+    return Lexicon(words, Tokenizer(Recipe("char", [UNK, EOS, *letters])))
 
 
 @dataclass(frozen=True)
