@@ -213,8 +213,14 @@ def confusion_map(labels: Sequence[str], counts: Sequence[Sequence[int]], *, tit
 
 
 def _labels(tokens: Sequence[str], *, orient: str) -> Spec:
-    """An axis on which places are written as tokens, which may occur several times."""
-    return {"orient": orient, "labelExpr": f"{json.dumps(list(tokens))}[datum.value]", "labelAngle": 0}
+    """An axis on which places are written as tokens, which may occur several times; words above each other stand slanted."""
+    angle = -50 if orient == "top" and max(map(len, tokens), default=0) > 2 else 0
+    return {
+        "orient": orient,
+        "labelExpr": f"{json.dumps(list(tokens))}[datum.value]",
+        "labelAngle": angle,
+        "labelAlign": "left" if angle else ("center" if orient == "top" else "right"),
+    }
 
 
 def render(spec: Spec, kind: str) -> bytes:
