@@ -55,6 +55,7 @@ class PairsConfig(Config):
     shared: bool = False  # one vocabulary for both sides
     source: Integers = ()  # columns of a table, from 1; several are joined by a space
     target: Integers = ()
+    spelled: Integers = ()  # columns of the source that are spelt letter by letter, while the others are symbols
     min_count: int = Field(2, ge=1)
     max_words: int = Field(60_000, ge=1, le=2_000_000)
     max_length: int | None = Field(None, ge=1)  # tokens of a source to train on; without it 1,000 of either side
@@ -66,12 +67,18 @@ class PairsConfig(Config):
     @model_validator(mode="after")
     def _all_apply(self) -> Self:
         _check_columns(self.source, self.target)
+        if not set(self.spelled) <= set(self.source):
+            raise ValueError("spelled are columns of the source: give them in source too")
+        if self.spelled and self.units_of("source") not in ("auto", "space"):
+            raise ValueError("spelled says what the source's symbols are: leave its units to it")
         if self.shared and self.units_of("source") != self.units_of("target"):
             raise ValueError("a shared vocabulary needs the same units on both sides")
         return self
 
     def units_of(self, side: Literal["source", "target"]) -> str:
         """The units asked for on one side."""
+        if side == "source" and self.spelled and self.source_units is None:
+            return "space"
         return (self.source_units if side == "source" else self.target_units) or self.units
 
 
@@ -100,6 +107,18 @@ class LabelledConfig(Config):
     def _columns_apply(self) -> Self:
         _check_columns(self.source, self.target)
         return self
+
+
+class StoriesConfig(Config):
+    """How questions about texts become symbols."""
+
+    lower_case: bool = True  # letters are made small first
+    min_count: int = Field(1, ge=1)
+    max_words: int = Field(60_000, ge=1, le=2_000_000)
+    max_sentences: int = Field(200, ge=1)  # of a context only the last so many are read
+    errors: Literal["strict", "replace"] = "strict"
+    skip_bad: bool = False
+    heldout: float = Field(0.05, gt=0, lt=1)
 
 
 CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -569,6 +588,16 @@ class ClassifierConfig(ReadingConfig):
     baseline: bool = True  # a linear model of one- and two-word phrases is trained and measured beside it
 
 
+class ReaderConfig(ReadingConfig):
+    """An answer to a question about a text, at whose sentences it looks several times (Sukhbaatar et al. 2015)."""
+
+    family: Literal["rnn", "gru", "lstm"] = "gru"
+    hidden: int = Field(64, ge=1)
+    embedding: int | None = Field(None, ge=1)  # 100 if not given, or what the vectors have
+    hops: int = Field(3, ge=1)  # how often it looks at the text
+    positions: int = Field(100, ge=1)  # sentences told apart by how long ago they were
+
+
 class MixtureConfig(Config):
     """Weighted models. The weights are fitted by EM and kept with the model."""
 
@@ -660,6 +689,7 @@ def tasks() -> dict[str, TaskSettings]:
         "seq2seq": TaskSettings(PairsConfig, Seq2SeqConfig),
         "tag": TaskSettings(SentencesConfig, TaggerConfig),
         "classify": TaskSettings(LabelledConfig, ClassifierConfig),
+        "qa": TaskSettings(StoriesConfig, ReaderConfig),
     }
 
 

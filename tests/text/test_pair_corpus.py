@@ -130,6 +130,8 @@ def test_reserved_symbols_are_refused_with_their_place_or_dropped() -> None:
         ({"source": "1"}, "give both or neither"),
         ({"source": "0", "target": "1"}, "numbered from 1"),
         ({"shared": True, "source_units": "char"}, "same units"),
+        ({"source": "1,3", "target": "2", "spelled": "2"}, "columns of the source"),
+        ({"source": "1,3", "target": "2", "spelled": "1", "source_units": "char"}, "leave its units"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(given: dict[str, object], what: str) -> None:

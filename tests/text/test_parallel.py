@@ -34,6 +34,13 @@ def test_columns_are_picked_and_joined(tmp_path: Path) -> None:
     assert rows(found) == [("gehen V;PST", "ging"), ("sehen V;PST", "sah")]
 
 
+def test_columns_are_spelt_or_taken_as_symbols(tmp_path: Path) -> None:
+    text = "gehen\tging\tV;PST;3\nsich v\tx y\tV|PRS\n"
+    found = read(tmp_path / "i.tsv", text, source="1,3", target=(2,), spelled="1")
+    assert rows(found) == [("g e h e n +V +PST +3", "ging"), ("s i c h \u2581 v +V +PRS", "x y")]
+    assert PairsConfig(source=(1, 3), target=(2,), spelled=(1,)).units_of("source") == "space"  # type: ignore[call-arg]
+
+
 def test_scan_commands_are_pairs(tmp_path: Path) -> None:
     found = read(tmp_path / "scan.txt", "IN: jump twice OUT: I_JUMP I_JUMP\nIN: run OUT: I_RUN\n")
     assert rows(found) == [("jump twice", "I_JUMP I_JUMP"), ("run", "I_RUN")]

@@ -19,6 +19,7 @@ from elman.lm import Array
 from elman.metrics.translation import Marks, Written
 from elman.search import Hypothesis, beam_search
 from elman.text.batches import Position
+from elman.text.columns import join_columns
 from elman.text.pair_batches import PairBatches, padded
 from elman.text.pair_corpus import MAX_LENGTH, encode_pairs
 from elman.text.parallel import Pairs, read_pairs
@@ -90,8 +91,8 @@ class Translator(TaskModel):
         """The best target of a source, or a list of them for a list of sources."""
         options = SearchOptions(beam=beam, length_penalty=length_penalty, prefix=prefix, max_tokens=max_tokens)
         if isinstance(text, str):
-            return self.translate([text], options)[0][0].text
-        return [found[0].text for found in self.translate(list(text), options)]
+            return self.translate([self.source_text(text)], options)[0][0].text
+        return [found[0].text for found in self.translate([self.source_text(line) for line in text], options)]
 
     def translate_lines(
         self, data: Sources, options: SearchOptions | None = None
@@ -101,7 +102,18 @@ class Translator(TaskModel):
         for lines in Reader(data, reading, keep_records=True).blocks():
             texts = [line.decode() for line in lines.split()]
             places = [f"line {lines.number(index)} of {lines.source}" for index in range(len(texts))]
-            yield texts, self.translate(texts, options, places=places)
+            sources = [self.source_text(text, place) for text, place in zip(texts, places, strict=True)]
+            yield texts, self.translate(sources, options, places=places)
+
+    def source_text(self, line: str, place: str = "the source") -> str:
+        """A source as the model reads it: a line, or the columns it was trained on with tabs between them."""
+        columns = line.split("\t")
+        if self.data.spelled and line.strip() and len(columns) != len(self.data.source):
+            raise DataError(
+                f"{place} has {len(columns)} columns, expected {len(self.data.source)}",
+                hint=f"the model reads columns {', '.join(map(str, self.data.source))} of a table, with tabs between them",
+            )
+        return join_columns(columns, self.data.source, self.data.spelled) if line.strip() else ""
 
     def translate(
         self, sources: Sequence[str], options: SearchOptions | None = None, *, places: Sequence[str] = ()
@@ -109,7 +121,7 @@ class Translator(TaskModel):
         """The best targets of every source, best first. `places` says where a source stands, for errors."""
         options = options or SearchOptions()
         _check_options(options, self.config)
-        texts = [" ".join(source.split("\t")).strip() for source in sources]
+        texts = [source.strip() for source in sources]
         encoded = [self._encode(text, places[i] if places else "the source", options) for i, text in enumerate(texts)]
         prefix = self.target.encode(options.prefix).astype(np.int64)
         found = [[Translation("", 0.0, (), ())] for _ in sources]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from elman.config import DataConfig, PairsConfig
 from elman.errors import DataError
+from elman.text.columns import join_columns
 from elman.text.readers import SKIP_HINT, Fault, Lines, Reader, Sources, is_jsonl
 from elman.text.tasks import SAMPLE_LINES, guess_task
 
@@ -116,11 +117,16 @@ def _choose_format(lines: Lines, texts: Sequence[str], data: PairsConfig) -> Par
             return _parse_record
         if any(text.startswith("IN: ") for text in texts):
             return _parse_scan
-    return table_parser(texts, data.source, data.target, usual=(1, 2))
+    return table_parser(texts, data.source, data.target, usual=(1, 2), spelled=data.spelled)
 
 
 def table_parser(
-    texts: Sequence[str], source: tuple[int, ...], target: tuple[int, ...], *, usual: tuple[int, int]
+    texts: Sequence[str],
+    source: tuple[int, ...],
+    target: tuple[int, ...],
+    *,
+    usual: tuple[int, int],
+    spelled: tuple[int, ...] = (),
 ) -> Parse:
     """Rows of as many columns as the first one; without a choice of columns there must be two, source and target."""
     is_chosen = bool(source)
@@ -137,7 +143,8 @@ def table_parser(
             if not is_chosen and len(columns) > 2:
                 hint = f"data.source=1,3 data.target=2 picks columns; {SKIP_HINT}"
             return Fault(f"has {many}, expected {max(expected, needed)}", hint)
-        return checked(*(" ".join(columns[column - 1] for column in side) for side in (source, target)))
+        read, wanted = ([columns[column - 1] for column in side] for side in (source, target))
+        return checked(join_columns(read, source, spelled), " ".join(wanted))
 
     return parse
 
