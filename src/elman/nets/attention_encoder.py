@@ -5,14 +5,11 @@ T steps · B rows · H hidden · A attention heads · D width of a head · W win
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor
-from torch.nn import LayerNorm, Module, ModuleList
 
 from elman.nets.dropout import locked_dropout
-from elman.nets.transformer import Activation, Block, WordReader
+from elman.nets.transformer import Activation, Block, BlockStack
 
 
 class EncoderBlock(Block):
@@ -58,7 +55,7 @@ class EncoderBlock(Block):
         return self._weigh(distance_TT)
 
 
-class AttentionEncoder(Module):
+class AttentionEncoder(BlockStack[EncoderBlock]):
     """Blocks of attention over whole rows, and a norm at the end. Padding never changes anything."""
 
     def __init__(
@@ -73,10 +70,7 @@ class AttentionEncoder(Module):
         activation: Activation,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        super().__init__()
-        self.features = hidden  # how wide the outputs are
-        self.reader = WordReader(inputs, hidden, dtype=dtype)
-        self.blocks = ModuleList(
+        blocks = [
             EncoderBlock(
                 hidden,
                 num_heads=num_heads,
@@ -86,19 +80,8 @@ class AttentionEncoder(Module):
                 dtype=dtype,
             )
             for _ in range(num_layers)
-        )
-        self.norm = LayerNorm(hidden, dtype=dtype)
-
-    @property
-    def parts(self) -> list[EncoderBlock]:
-        """The blocks, from the words up."""
-        return cast(list[EncoderBlock], list(self.blocks))
-
-    def initialise(self, rng: torch.Generator) -> None:
-        """Draw all weights."""
-        self.reader.initialise(rng)
-        for block in self.parts:
-            block.initialise(rng, num_blocks=len(self.blocks))
+        ]
+        super().__init__(blocks, inputs=inputs, hidden=hidden, dtype=dtype)
 
     def forward(
         self, words_TBE: Tensor, lengths_B: Tensor, *, dropout_input: float = 0.0, dropout: float = 0.0

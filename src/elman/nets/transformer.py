@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import Generic, Literal, TypeVar, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -181,7 +181,32 @@ class CausalBlock(Block):
         return band_ATS.masked_fill(is_outside_TS, -torch.inf)
 
 
-class CausalStack(Module):
+K = TypeVar("K", bound="Block")
+
+
+class BlockStack(Module, Generic[K]):
+    """Blocks on top of each other, and a norm at the end."""
+
+    def __init__(self, blocks: Sequence[K], *, inputs: int, hidden: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.features = hidden  # how wide the outputs are
+        self.reader = WordReader(inputs, hidden, dtype=dtype)
+        self.blocks = ModuleList(blocks)
+        self.norm = LayerNorm(hidden, dtype=dtype)
+
+    @property
+    def parts(self) -> list[K]:
+        """The blocks, from the words up."""
+        return cast(list[K], list(self.blocks))
+
+    def initialise(self, rng: torch.Generator) -> None:
+        """Draw all weights."""
+        self.reader.initialise(rng)
+        for block in self.parts:
+            block.initialise(rng, num_blocks=len(self.blocks))
+
+
+class CausalStack(BlockStack[CausalBlock]):
     """Blocks on top of each other, and a norm at the end. What is carried is the number of tokens seen (up to
     the window - 1), then each block's keys and values of them."""
 
@@ -197,11 +222,7 @@ class CausalStack(Module):
         activation: Activation,
         dtype: torch.dtype,
     ) -> None:
-        super().__init__()
-        self.window = window
-        self.features = hidden
-        self.reader = WordReader(inputs, hidden, dtype=dtype)
-        self.blocks = ModuleList(
+        blocks = [
             CausalBlock(
                 hidden,
                 num_heads=num_heads,
@@ -211,19 +232,9 @@ class CausalStack(Module):
                 dtype=dtype,
             )
             for _ in range(num_layers)
-        )
-        self.norm = LayerNorm(hidden, dtype=dtype)
-
-    @property
-    def parts(self) -> list[CausalBlock]:
-        """The blocks, from the words up."""
-        return cast(list[CausalBlock], list(self.blocks))
-
-    def initialise(self, rng: torch.Generator) -> None:
-        """Draw all weights."""
-        self.reader.initialise(rng)
-        for block in self.parts:
-            block.initialise(rng, num_blocks=len(self.blocks))
+        ]
+        super().__init__(blocks, inputs=inputs, hidden=hidden, dtype=dtype)
+        self.window = window
 
     def start(self, rows: int) -> tuple[Tensor, ...]:
         """Nothing seen yet."""

@@ -10,11 +10,11 @@ from typing import cast
 
 import torch
 from torch import Tensor
-from torch.nn import LayerNorm, Linear, Module, ModuleList
+from torch.nn import LayerNorm, Linear
 
 from elman.nets.dropout import locked_dropout
 from elman.nets.layer import draw_weights
-from elman.nets.transformer import Activation, CausalBlock, WordReader
+from elman.nets.transformer import Activation, BlockStack, CausalBlock
 
 
 class DecoderBlock(CausalBlock):
@@ -83,7 +83,7 @@ class DecoderBlock(CausalBlock):
         return super().multiply_adds(num_attended) + own + 2 * num_attended * self.hidden
 
 
-class DecoderStack(Module):
+class DecoderStack(BlockStack[DecoderBlock]):
     """Decoder blocks on top of each other, and a norm at the end.
 
     What is carried: as in `CausalStack` the number of tokens seen and each block's keys and values of them; then each
@@ -103,11 +103,7 @@ class DecoderStack(Module):
         activation: Activation,
         dtype: torch.dtype,
     ) -> None:
-        super().__init__()
-        self.window = window
-        self.features = hidden
-        self.reader = WordReader(inputs, hidden, dtype=dtype)
-        self.blocks = ModuleList(
+        blocks = [
             DecoderBlock(
                 hidden,
                 memory=memory,
@@ -118,19 +114,9 @@ class DecoderStack(Module):
                 dtype=dtype,
             )
             for _ in range(num_layers)
-        )
-        self.norm = LayerNorm(hidden, dtype=dtype)
-
-    @property
-    def parts(self) -> list[DecoderBlock]:
-        """The blocks, from the words up."""
-        return cast(list[DecoderBlock], list(self.blocks))
-
-    def initialise(self, rng: torch.Generator) -> None:
-        """Draw all weights."""
-        self.reader.initialise(rng)
-        for block in self.parts:
-            block.initialise(rng, num_blocks=len(self.blocks))
+        ]
+        super().__init__(blocks, inputs=inputs, hidden=hidden, dtype=dtype)
+        self.window = window
 
     def start(self, memory_BSM: Tensor, lengths_B: Tensor) -> tuple[Tensor, ...]:
         """Nothing written yet, the source read."""
