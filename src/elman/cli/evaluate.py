@@ -34,7 +34,7 @@ def evaluate(
         bool, typer.Option("--dynamic", help="Also let nets learn from each piece of the text once it is scored.")
     ] = False,
     dynamic_rate: Annotated[
-        float | None, typer.Option(min=0, metavar="R", help="How fast they learn. [default: 0.00012]")
+        float | None, typer.Option(min=0, metavar="R", help="How fast they learn. [default: 0.00015]")
     ] = None,
     seed: Seed = 1,
     no_verify: NoVerify = False,
@@ -56,7 +56,7 @@ def evaluate(
         raise UsageError(f"--dynamic does not apply to {model.record.task}", hint="leave it out")
     if not isinstance(model, Translator) and target:
         raise UsageError(f"--target does not apply to {model.record.task}", hint="leave it out")
-    if model.record.task not in ("seq2seq", "tag", "classify") and picture:
+    if model.record.task not in ("seq2seq", "tag", "classify", "qa") and picture:
         raise UsageError(f"--picture does not apply to {model.record.task}", hint="leave it out")
     with terminal.status("scoring"):
         if isinstance(model, Model):

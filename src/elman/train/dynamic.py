@@ -39,8 +39,8 @@ class Dynamics:
     """How the weights follow."""
 
     segment: int = 20  # tokens scored before they are learned from
-    rate: float = 1.2e-4
-    decay: float = 0.005  # back towards the trained weights, at every segment
+    rate: float = 1.5e-4
+    decay: float = 0.015  # back towards the trained weights, at every segment
 
     def __str__(self) -> str:
         return f"{self.segment},{self.rate:g},{self.decay:g}"
