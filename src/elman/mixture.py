@@ -81,8 +81,9 @@ class Mixture:
         self.weights = weights
         self.word_buckets = word_buckets
         self._followed = {member.net for member in members if isinstance(member, NeuralCache)}
-        for net in self._followed:
-            _net_at(net, members)
+        for place, member in enumerate(members):
+            if isinstance(member, NeuralCache):
+                _net_at(member.net, members[:place])  # it stands before, so that it is read first
         with np.errstate(divide="ignore"):
             self._log_weights = np.log(self.weights)
 

@@ -158,6 +158,10 @@ def test_without_a_net_there_is_nothing_to_follow() -> None:
     with pytest.raises(UsageError, match="member 0 is none") as error:
         fit_mixture([table, build("lstm")], repetitive(50), reset_lines=False, neural_caches=[CONFIG], report=silent)
     assert error.value.hint == "members that are nets: 1"
+    with pytest.raises(UsageError, match="member 1 is none"):  # the cache itself, and a net that comes too late
+        Mixture(
+            [NeuralCache(CONFIG.model_copy(update={"net": 1}), vocab_size=6), build("lstm")], np.array([[0.5, 0.5]])
+        )
     with pytest.raises(UsageError, match="member 3 is none"):
         Mixture([table, NeuralCache(CONFIG.model_copy(update={"net": 3}), vocab_size=6)], np.array([[0.5, 0.5]]))
 
