@@ -481,7 +481,8 @@ class Seq2SeqConfig(NetConfig):
     attention_heads: int | None = Field(None, ge=1)  # transformer only: about hidden / 64 if not given
     feed_forward: int | None = Field(None, ge=1)  # transformer only: 4 * hidden if not given
     window: int | None = Field(None, ge=1, le=100_000)  # transformer only: of the target; as longest_target
-    longest_target: int | None = Field(None, ge=1)  # tokens after which writing may be cut off; as in training
+    longest_target: int | None = Field(None, ge=1)  # tokens; as in training
+    length_ratio: float | None = Field(None, gt=0)  # targets are at most so many times as long as their sources, and 10
     own_words_steps: int | None = Field(None, ge=1)  # scheduled sampling: steps until that part is reached; 2,000
 
     @property

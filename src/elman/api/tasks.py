@@ -158,6 +158,10 @@ def find_task(name: str) -> Task:
             from elman.api.classify import ClassifyTask
 
             return ClassifyTask()
+        case "qa":
+            from elman.api.qa import QaTask
+
+            return QaTask()
         case _:
             raise UsageError(f"there is no task {name!r}", hint=f"tasks: {', '.join(('lm', *config.tasks()))}")
 

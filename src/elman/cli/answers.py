@@ -10,6 +10,7 @@ from elman.cli import terminal
 from elman.errors import UsageError
 
 if TYPE_CHECKING:
+    from elman.api.answerer import Answerer
     from elman.api.classifier import Classifier
     from elman.api.masked import Restorer
     from elman.api.tagger import Tagged, Tagger
@@ -77,6 +78,27 @@ def print_labels(model: Classifier, source: str, *, json: bool) -> None:
                 record["words"] = list(answer.words)
                 record["attention"] = [round(share, SHARE_DIGITS) for share in answer.attention]
             terminal.print_json(record)
+        sys.stdout.flush()
+
+
+def print_answers(model: Answerer, source: str, *, json: bool) -> None:
+    """Questions as lines of answers."""
+    for questions, found in model.answer_lines([source]):
+        for question, one in zip(questions, found, strict=True):
+            if not json:
+                print(one.answer)
+                continue
+            shares = sorted(one.probabilities.items(), key=lambda item: -item[1])[:10]
+            looked = [[round(share, SHARE_DIGITS) for share in hop] for hop in one.attention.tolist()]
+            terminal.print_json(
+                {
+                    "question": question.question,
+                    "answer": one.answer,
+                    "probabilities": {label: round(share, SHARE_DIGITS) for label, share in shares},
+                    "sentences": list(question.context[len(question.context) - one.attention.shape[1] :]),
+                    "attention": looked,
+                }
+            )
         sys.stdout.flush()
 
 

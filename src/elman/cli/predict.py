@@ -61,6 +61,7 @@ def predict(
     if file is None and sys.stdin.isatty():
         terminal.show_help(context)
     from elman.api import load
+    from elman.api.answerer import Answerer
     from elman.api.classifier import Classifier
     from elman.api.masked import Restorer
     from elman.api.tagger import Tagger
@@ -75,6 +76,10 @@ def predict(
         if isinstance(model, Classifier):
             answers.refuse(model.record.task, {"--format": as_format})
             answers.print_labels(model, source, json=json)
+            return
+        if isinstance(model, Answerer):
+            answers.refuse(model.record.task, {"--format": as_format})
+            answers.print_answers(model, source, json=json)
             return
         if isinstance(model, Tagger):
             answers.print_tags(model, source, as_format=as_format, json=json)

@@ -17,7 +17,7 @@ def train(
         str,
         typer.Argument(
             metavar="TASK",
-            help="lm: a language model. masked: restores tokens. bilm: both directions. seq2seq: pairs. tag: words. classify: texts.",
+            help="lm: a language model. masked, bilm: from both sides. seq2seq: pairs. tag: words. classify: texts. qa: stories.",
             show_default=False,
         ),
     ],

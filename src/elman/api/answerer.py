@@ -1,0 +1,131 @@
+"""A reader and its words: answers to questions about texts, and how many are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elman import store
+from elman.api.tasks import TaskModel, refuse_beam
+from elman.config import ReaderConfig, StoriesConfig
+from elman.lm import Array
+from elman.metrics.classification import class_numbers
+from elman.text.batches import Position
+from elman.text.pair_batches import begins_of, padded
+from elman.text.readers import Sources
+from elman.text.stories import (
+    Question,
+    StoryBatches,
+    StoryReader,
+    cut_sentences,
+    encode_stories,
+    look_up,
+    read_stories,
+    unpack_questions,
+)
+from elman.text.word_list import WordList
+
+READ_SENTENCES = 4000  # at once, padding counted
+LOOK_QUESTIONS = 200  # between two looks at the clock
+
+
+@dataclass(frozen=True)
+class Found:
+    """An answer, the probabilities of all, and where each look at the context fell: (hops, sentences)."""
+
+    answer: str
+    probabilities: Mapping[str, float]
+    attention: Array
+
+
+class Answerer(TaskModel):
+    """A net, its words and its story."""
+
+    def __init__(self, record: store.TaskRecord, words: WordList, net: Any, directory: Path | None = None) -> None:
+        assert isinstance(record.data, StoriesConfig) and isinstance(record.model, ReaderConfig)
+        self.record = record
+        self.words = words
+        self.net = net
+        self.directory = directory
+        self.data: StoriesConfig = record.data
+        self.labels = record.labels
+
+    def predict(self, context: str | Sequence[str], question: str) -> str:
+        """The answer to a question about a text, or a list of sentences."""
+        sentences = cut_sentences(context) if isinstance(context, str) else tuple(context)
+        return self.answer([Question(sentences, question, "")])[0].answer
+
+    def answer(self, questions: Sequence[Question]) -> list[Found]:
+        """Answers, one for each question."""
+        found: dict[int, Found] = {}
+        order = sorted(range(len(questions)), key=lambda i: len(questions[i].context))
+        while order:
+            most = max(1, READ_SENTENCES // max(1, len(questions[order[-1]].context)))
+            chunk, order = order[-most:], order[:-most]
+            (rows,), table = encode_stories([[questions[i] for i in chunk]], self.words, self.data)
+            contexts, lengths = padded(rows.contexts, begins_of(rows.contexts), np.arange(len(chunk)))
+            stories = look_up(table, begins_of(table), contexts[:, :-1], lengths - 1, rows.questions)
+            shares, looked = self.net.predict(stories)
+            for row, i in enumerate(chunk):
+                probabilities = dict(zip(self.labels, shares[row].tolist(), strict=True))
+                label = self.labels[int(shares[row].argmax())]
+                found[i] = Found(label, probabilities, looked[row, :, : int(lengths[row]) - 1])
+        return [found[i] for i in range(len(questions))]
+
+    def answer_lines(self, data: Sources) -> Iterator[tuple[list[Question], list[Found]]]:
+        """Questions and their answers, as many at a time as were there to read."""
+        for questions in StoryReader(data, self.data, needs_answers=False).blocks():
+            yield questions, self.answer(questions)
+
+    # ------------------------------------------------------------------------------------------------------ measuring
+
+    def evaluate(self, data: Sources, *, beam: int | None = None, seed: int = 1) -> dict[str, Any]:
+        """The part of the answers that are right, and a report by answer."""
+        refuse_beam("qa", beam)
+        questions, num_dropped = read_stories(data, self.data)
+        found = self._numbers(questions, should_stop=lambda: False)
+        assert found is not None
+        extra: dict[str, Any] = {"dropped_lines": num_dropped} if num_dropped else {}
+        return found | extra | {"seed": seed}
+
+    def measure(self, tensors: Mapping[str, Array], *, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
+        """The same of the held-out questions among a run's tensors, of a part of them where time is short."""
+        if "valid_text" not in tensors:
+            return None
+        found = self._numbers(unpack_questions(tensors["valid_text"].tobytes()), should_stop=should_stop)
+        return None if found is None else {key: value for key, value in found.items() if key != "confusions"}
+
+    def _numbers(self, questions: Sequence[Question], *, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
+        """Numbers of questions in chance order, until there is no more time; None where there was none at all."""
+        order = np.random.default_rng(0).permutation(len(questions)).tolist()
+        seen: list[Question] = []
+        answers: list[Found] = []
+        while len(seen) < len(questions) and not should_stop():
+            chunk = [questions[i] for i in order[len(seen) : len(seen) + LOOK_QUESTIONS]]
+            answers += self.answer(chunk)
+            seen += chunk
+        if not seen:
+            return None
+        confidence = np.array([one.probabilities[one.answer] for one in answers])
+        wanted = [question.answer for question in seen]
+        found = class_numbers([one.answer for one in answers], wanted, confidence)
+        unseen = sorted(set(wanted) - set(self.labels))
+        if unseen:
+            note = f"answers that were never seen in training, and so are never right: {', '.join(unseen[:10])}"
+            found |= {"unseen_labels": unseen, "notes": [note]}
+        return found
+
+    @staticmethod
+    def error(net: Any, batches: StoryBatches) -> float:
+        """The part of the answers that are wrong."""
+        position, wrong, total = Position(), 0, 0
+        while position.epoch == 0:
+            batch, position = batches.batch(position)
+            shares, _ = net.predict(batch.stories)
+            wrong += int((shares.argmax(axis=1) != batch.answers).sum())
+            total += len(shares)
+        return wrong / total
