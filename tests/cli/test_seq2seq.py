@@ -228,6 +228,27 @@ def test_a_source_that_is_too_long_is_refused_or_cut_and_counted(run: Run, folde
     assert cut.code == 0 and cut.out.splitlines()[1] == "dog" and "1 of 2 sources were cut" in cut.err
 
 
+def test_a_reserved_symbol_is_named_with_its_line(run: Run, folder: Path) -> None:
+    refused = run("predict", folder / "model", stdin=b"rot\n<s> rot\n")
+    assert refused.code == 65 and "line 2 of -: the text contains <s>, which is reserved" in refused.err
+
+
+def test_columns_of_a_source_are_read_as_in_training(run: Run, tmp_path: Path) -> None:
+    rows = [
+        f"{stem}en\t{stem}{end}\tV;{tag}"
+        for stem in ("lach", "mach", "sag", "frag")
+        for tag, end in (("3", "t"), ("1", "e"))
+    ]
+    (tmp_path / "forms.tsv").write_text("\n".join(rows * 10) + "\n")
+    command = ["train", "seq2seq", tmp_path / "forms.tsv", "--valid", tmp_path / "forms.tsv", "--recipe", "inflection"]
+    small = ["--set", "model.hidden=16", "--set", "model.dropout=0", "--epochs", "2", "--threads", "1"]
+    assert run(*command, "--out", tmp_path / "m", *small).code == 0
+    found = run("predict", tmp_path / "m", "--json", stdin=b"sagen\tV;3\n").json["predictions"][0]
+    assert found["source_tokens"] == ["s", "a", "g", "e", "n", "+V", "+3", "</s>"]
+    refused = run("predict", tmp_path / "m", stdin=b"sagen\n")
+    assert refused.code == 65 and "line 1 of - has 1 columns, expected 2" in refused.err
+
+
 def test_another_model_is_not_asked_to_translate(run: Run, folder: Path, tmp_path: Path) -> None:
     assert run("train", "lm", folder / "train.de", "--model", "unigram", "--out", tmp_path / "lm").code == 0
     refused = run("predict", tmp_path / "lm", stdin=b"rot\n")

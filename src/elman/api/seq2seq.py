@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SOURCE_PREFIX = "source_"  # of the files of the source's tokenizer; the target's have the usual names
 USUAL_BATCH = 64
+MOST = 0.999  # of the pairs: how much longer than its source a target may be
 
 
 class Seq2SeqTask(Task):
@@ -90,12 +91,18 @@ class Seq2SeqTask(Task):
         source, target = _read_tokenizers(read, record)
         model: Seq2SeqConfig = record.model  # type: ignore[assignment]
         targets = tensors["train_target"]
-        longest = model.longest_target or int(lengths_of(targets).max())
+        source_lengths, target_lengths = lengths_of(tensors["train_source"]), lengths_of(targets)
+        ratio = float(np.quantile(target_lengths / source_lengths, MOST))
         return _net_class(model)(
-            model.model_copy(update={"longest_target": longest}),
+            model.model_copy(
+                update={
+                    "longest_target": model.longest_target or int(target_lengths.max()),
+                    "length_ratio": model.length_ratio or round(ratio, 2),
+                }
+            ),
             vocab_size=target.vocab_size,
             source_vocab_size=source.vocab_size,
-            longest_source=int(lengths_of(tensors["train_source"]).max()),
+            longest_source=int(source_lengths.max()),
             rng=torch.Generator().manual_seed(record.seed),
             counts=np.bincount(targets, minlength=target.vocab_size),
         )

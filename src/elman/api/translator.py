@@ -137,7 +137,10 @@ class Translator(TaskModel):
 
     def _encode(self, source: str, place: str, options: SearchOptions) -> tuple[Array, bool]:
         """A source as ids, its end included, and whether it was cut."""
-        ids = self.source.encode(source).astype(np.int64)
+        try:
+            ids = self.source.encode(source).astype(np.int64)
+        except DataError as error:
+            raise DataError(f"{place}: {error.what}", hint=error.hint) from None
         limit = max(MAX_LENGTH, self.data.max_length or 0)
         if len(ids) > limit and not (options.truncates or self.data.too_long == "truncate"):
             raise DataError(
@@ -174,7 +177,7 @@ class Translator(TaskModel):
             yield [Hypothesis((*prefix.tolist(), *h.tokens), h.nats + cost, h.is_finished) for h in hypotheses]
 
     def _max_tokens(self, source_length: int) -> int:
-        return 10 + max(self.config.longest_target or 0, 3 * source_length)
+        return 10 + math.ceil((self.config.length_ratio or 3.0) * source_length)
 
     def _translations(
         self, source: str, ids: Array, hypotheses: Sequence[Hypothesis], options: SearchOptions
