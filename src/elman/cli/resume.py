@@ -13,7 +13,9 @@ from elman.cli.options import Json
 
 def resume(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the run was begun.", show_default=False)],
-    device: Annotated[str | None, typer.Option(metavar="D", help="cpu or cuda. [default: cuda if there is one]")] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="D", help="cpu or cuda. [default: cuda if there is one]")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Go on exactly where a stopped training was; a finished one is left as it is."""
