@@ -105,3 +105,10 @@ def test_numbers_by_length_are_a_line_for_each_model() -> None:
     spec = pictures.by_length({"attention": table, "initial": table[:1]})
     assert spec["data"]["values"][1] == {"source tokens": 15.5, "BLEU": 20.0, "model": "attention"}
     assert b"initial" in pictures.render(spec, ".svg")
+
+
+def test_a_confusion_map_has_the_share_of_its_row_in_every_cell() -> None:
+    spec = pictures.confusion_map(["a", "b"], [[3, 1], [0, 0]])
+    cells = {(cell["right"], cell["given"]): (cell["times"], cell["share"]) for cell in spec["data"]["values"]}
+    assert cells == {("a", "a"): (3, 0.75), ("a", "b"): (1, 0.25), ("b", "a"): (0, 0.0), ("b", "b"): (0, 0.0)}
+    assert pictures.render(spec, ".svg").startswith(b"<svg")
