@@ -17,7 +17,10 @@ import elman
 from elman.cli import main, terminal
 from tests.cli.conftest import LINES, Run, run_process
 
-VERBS = ["demo", "train", "resume", "evaluate", "score", "generate", "next", "mix", "export", "import", "info"]
+VERBS = [
+    *("demo", "train", "resume", "evaluate", "score", "generate", "next"),
+    *("predict", "mix", "export", "import", "info"),
+]
 
 
 def test_help_names_every_verb_and_there_are_no_others(run: Run) -> None:
@@ -69,7 +72,7 @@ def test_no_verb_shows_the_help(run: Run) -> None:
     [
         (["trian"], "no such command 'trian'", "did you mean 'train'?"),
         (["info", "DIR", "--jsn"], "no such option: --jsn", "did you mean --json?"),
-        (["train", "lm"], "missing argument", "see elman train --help"),
+        (["train", "lm"], "missing option '--out'", "see elman train --help"),
         (["next", "DIR", "x", "--k", "0"], "invalid value for '--k'", "see elman next --help"),
         (
             ["export", "DIR", "--format", "onnxx", "--out", "x"],

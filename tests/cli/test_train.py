@@ -152,9 +152,12 @@ def test_a_setting_that_is_wrong_or_cannot_apply_is_an_error(
     assert not (tmp_path / "m").exists()
 
 
-def test_there_is_no_such_task_yet(run: Run, corpus: Path, tmp_path: Path) -> None:
+def test_a_task_that_is_none_is_refused_with_those_there_are(run: Run, corpus: Path, tmp_path: Path) -> None:
     result = run("train", "dance", corpus, "--out", tmp_path / "m")
-    assert (result.code, result.err) == (2, "error: there is no task 'dance'\nhint: tasks: lm\n")
+    assert (result.code, result.err) == (
+        2,
+        "error: there is no task 'dance'\nhint: tasks: lm, masked, bilm, seq2seq, tag, classify, qa\n",
+    )
 
 
 def test_a_recipe_gives_settings_and_flags_win(run: Run, corpus: Path, tmp_path: Path) -> None:
