@@ -151,6 +151,11 @@ def test_a_stdout_that_is_not_there_is_no_trouble(model: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def _heed_interrupts() -> None:
+    """A shell that starts a job in the background has it ignore Ctrl-C, and its children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_while_training_keeps_the_old_model(
     model: Path, corpus: Path, tmp_path: Path, number: signal.Signals, code: int
@@ -161,7 +166,13 @@ def test_a_signal_while_training_keeps_the_old_model(
     fifo = tmp_path / "text.fifo"
     os.mkfifo(fifo)
     command = [sys.executable, "-m", "elman", "train", "lm", str(fifo), "--out", str(out), "--overwrite"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    started = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_heed_interrupts,  # noqa: PLW1509 - it only resets a signal
+    )
+    with started as process:
         with fifo.open("wb") as pipe:  # it waits for more text, the lock held
             pipe.write(b"the cat sat\n" * 1000)
             pipe.flush()
