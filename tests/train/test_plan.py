@@ -74,6 +74,11 @@ def test_attention_gets_longer_pieces_a_lower_rate_and_no_window_beyond_the_text
     assert "window" not in given.model and "learning_rate" not in given.train
 
 
+def test_a_narrow_net_learns_at_a_higher_rate() -> None:
+    plans = [plan(family="gru", seconds=600, model={"hidden": size}, **PTB) for size in (64, 256, 512)]
+    assert [found.train["learning_rate"] for found in plans] == [0.005, 0.0025, 0.0025]
+
+
 def test_a_state_that_is_a_sum_is_normalised() -> None:
     found = plan(family="rnn", seconds=600, model={"recurrence": "additive"}, **PTB)
     assert found.model["layer_norm"] is True and "layer_norm" not in plan(family="rnn", seconds=600, **PTB).model

@@ -27,6 +27,7 @@ WINDOW = 5
 ATTENTION_WINDOW = 128
 ATTENTION_LAYERS = 2
 MIN_STEPS = 1_200  # a short run takes smaller batches rather than fewer steps
+HIGHEST_RATE, WIDE = 0.005, 256
 RATES = {"rnn": 0.0015, "gru": 0.0025, "window": 0.002, "transformer": 0.0015}  # the LSTM stands more
 MAX_DROPOUT = 0.6
 MAX_PASSES = 40  # after so many the best weights are usually behind
@@ -80,7 +81,7 @@ def plan(
     if given.get("recurrence") == "additive" and "layer_norm" not in given:
         chosen["layer_norm"] = True  # a sum over all the text: as it is, the output could not be read
     settings = _choose_batch(family, train or {}, num_tokens, vocab_size, tokens=passes * num_tokens)
-    settings |= _choose_rate(family, train or {})
+    settings |= _choose_rate(family, hidden, train or {})
     return Plan(chosen, settings, explain(chosen, settings, seconds, passes, num_tokens), passes)
 
 
@@ -132,10 +133,12 @@ def _choose_window(given: Mapping[str, Any], num_tokens: int) -> dict[str, Any]:
     return {} if "window" in given or num_tokens >= ATTENTION_WINDOW else {"window": max(1, num_tokens)}
 
 
-def _choose_rate(family: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Only the LSTM stands the highest rate."""
-    is_adam = given.get("optimiser", "adam") in ("adam", "adamw")
-    return {"learning_rate": RATES[family]} if is_adam and family in RATES and not given.get("learning_rate") else {}
+def _choose_rate(family: str, hidden: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Only the LSTM stands the highest rate when it is wide; narrow nets all do, and in a short run they need it."""
+    if given.get("optimiser", "adam") not in ("adam", "adamw") or family not in RATES or given.get("learning_rate"):
+        return {}
+    factor = 1.0 if family == "transformer" else max(1.0, (WIDE / max(hidden, 1)) ** 2)
+    return {"learning_rate": min(HIGHEST_RATE, RATES[family] * factor)}
 
 
 def _choose_batch(
