@@ -1,0 +1,66 @@
+"""The laws that every language model keeps, as a suite to run over yours, and a model small enough to check by hand.
+
+    check_language_model(lm, rng=np.random.default_rng(0))        # all laws; a broken one is named by its function
+    @pytest.mark.parametrize("law", LAWS)                         # or each law as a test of its own
+    def test_my_model_keeps_the_law(law): law(lm, np.random.default_rng(0), 1e-5)
+    check_conditional_model(lm, sources, rng=rng)                 # a model of targets: the same laws, given each source
+
+Laws see a model only as `elman.lm.FreeModel` declares it. Texts are half drawn from the model (so it knows them), half
+uniform (others); tokens of probability zero are welcome. `B` rows, `T` tokens, `V` vocabulary.
+"""
+
+from elman.testing.comparing import BrokenLawError
+from elman.testing.laws import (
+    LAWS,
+    Law,
+    a_row_alone_equals_the_row_in_a_batch,
+    a_state_is_never_changed,
+    all_strings_sum_to_one,
+    check_language_model,
+    cutting_a_text_changes_nothing,
+    joining_commutes_with_reading,
+    padding_is_neutral,
+    predictions_are_normalised,
+    samples_follow_the_prediction,
+    saving_and_loading_is_exact,
+    scoring_equals_stepping,
+    selecting_commutes_with_reading,
+    the_future_cannot_change_the_past,
+    the_widest_beam_finds_the_best,
+)
+from elman.testing.sources import (
+    SOURCE_LAWS,
+    Given,
+    SourceLaw,
+    a_source_alone_equals_the_source_in_a_batch,
+    check_conditional_model,
+    joined_sources_score_as_before,
+)
+from elman.testing.table import TableLM
+
+__all__ = [
+    "LAWS",
+    "SOURCE_LAWS",
+    "BrokenLawError",
+    "Given",
+    "Law",
+    "SourceLaw",
+    "TableLM",
+    "a_row_alone_equals_the_row_in_a_batch",
+    "a_source_alone_equals_the_source_in_a_batch",
+    "a_state_is_never_changed",
+    "all_strings_sum_to_one",
+    "check_conditional_model",
+    "check_language_model",
+    "cutting_a_text_changes_nothing",
+    "joined_sources_score_as_before",
+    "joining_commutes_with_reading",
+    "padding_is_neutral",
+    "predictions_are_normalised",
+    "samples_follow_the_prediction",
+    "saving_and_loading_is_exact",
+    "scoring_equals_stepping",
+    "selecting_commutes_with_reading",
+    "the_future_cannot_change_the_past",
+    "the_widest_beam_finds_the_best",
+]
