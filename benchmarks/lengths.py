@@ -43,8 +43,8 @@ def compare_contexts(options: argparse.Namespace) -> None:
 
 def compare_joined(options: argparse.Namespace) -> None:
     """With and without attention, trained on short sources and on longer ones."""
-    train = _join_lines(options.source, options.target, options.out / "train.tsv", seed=1, times=2)
-    valid = _join_lines(options.valid_source, options.valid_target, options.out / "valid.tsv", seed=2, times=2)
+    train = _join_lines(options.source, options.target, options.out / "train.tsv", seed=1)
+    valid = _join_lines(options.valid_source, options.valid_target, options.out / "valid.tsv", seed=2)
     tables: dict[str, Any] = {}
     for longest in TRAINED_LENGTHS:
         for context in ("initial", "attention"):
@@ -66,18 +66,18 @@ def _train(out: Path, data: Path, valid: Path, settings: Mapping[str, Any], opti
     return made
 
 
-def _join_lines(source: Path, target: Path, out: Path, *, seed: int, times: int) -> Path:
-    """A table of sentences joined in ones to fours, `times` as many words as there were; sources of up to 60 words."""
-    sides = [path.read_text(encoding="utf-8").splitlines() for path in (source, target)]
+def _join_lines(source: Path, target: Path, out: Path, *, seed: int) -> Path:
+    """A table in which every sentence is once alone, once in a pair, in a three and in a four; of up to 60 words."""
+    sides = [
+        [" ".join(line.split()) for line in path.read_text(encoding="utf-8").rstrip("\n").split("\n")]
+        for path in (source, target)
+    ]
     rng = np.random.default_rng(seed)
     rows = []
-    for _ in range(times):
+    for size in range(1, MAX_JOINED + 1):
         order = rng.permutation(len(sides[0]))
-        first = 0
-        while first < len(order):
-            chosen = order[first : first + int(rng.integers(1, MAX_JOINED + 1))]
-            first += len(chosen)
-            texts = [" ".join(side[i] for i in chosen) for side in sides]
+        for first in range(0, len(order), size):
+            texts = [" ".join(side[i] for i in order[first : first + size]) for side in sides]
             if len(texts[0].split()) <= MAX_WORDS:
                 rows.append("\t".join(texts))
     out.parent.mkdir(parents=True, exist_ok=True)

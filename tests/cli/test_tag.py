@@ -75,6 +75,13 @@ def test_it_learns_and_its_numbers_are_those_of_evaluate(run: Run, folder: Path)
     assert "NOUN" in shown.out and (folder / "c.svg").read_text().startswith("<svg")
 
 
+def test_the_journal_has_the_errors_the_weights_are_chosen_by(folder: Path) -> None:
+    lines = [json.loads(line) for line in (folder / "pos" / "metrics.jsonl").read_text().splitlines()]
+    errors = [line["valid_error"] for line in lines if "valid_error" in line]
+    kept = json.loads((folder / "pos" / "config.json").read_text())
+    assert min(errors) == pytest.approx(1 - kept["valid"]["accuracy"])
+
+
 def test_a_line_of_words_is_a_line_of_tags(run: Run, folder: Path) -> None:
     found = run("predict", folder / "pos", stdin=b"the dog sees a cat\n\nbdbding\n")
     lines = found.out.split("\n")

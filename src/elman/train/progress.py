@@ -24,6 +24,7 @@ class Progress:
     elapsed_seconds: float
     eta_seconds: float | None
     valid_nats_per_token: float | None = None  # of the last validation, batched
+    valid_error: float | None = None  # then, where weights are chosen by one
     validated_step: int | None = None  # when that was
     notes: tuple[str, ...] = ()  # sentences to be told now
 

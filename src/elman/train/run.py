@@ -47,6 +47,7 @@ class RunState:
     patience_loss: float | None = None  # what has to be beaten clearly
     stale: int = 0  # validations since it was
     valid_nats: float | None = None
+    valid_error: float | None = None
     validated_step: int = 0
     is_validation_due: bool = False
     journal_bytes: int = 0
@@ -167,7 +168,7 @@ class Run:
         if not math.isfinite(loss):
             raise Trouble(f"step {self.state.step}: the validation loss is {loss}")
         state = self.state
-        state.valid_nats, state.validated_step = quick.nats_per_token, state.step
+        state.valid_nats, state.valid_error, state.validated_step = quick.nats_per_token, quick.error, state.step
         state.is_validation_due = False
         if state.best_loss is None or loss < state.best_loss:
             state.best_loss, state.best_step = loss, state.step

@@ -163,7 +163,8 @@ class Trainer:
             return
         self._pace.note_validation(began)
         self._run.note_validation(quick)
-        self._write(valid_nats_per_token=quick.nats_per_token, valid_perplexity=perplexity(quick.nats_per_token))
+        found = {"valid_nats_per_token": quick.nats_per_token, "valid_perplexity": perplexity(quick.nats_per_token)}
+        self._write(**found, **({} if quick.error is None else {"valid_error": quick.error}))
 
     def _should_stop(self) -> bool:
         """Whether to leave the validation text: a signal came, or only the time to save is left."""
@@ -362,6 +363,7 @@ class Trainer:
             elapsed_seconds=pace.spent(),
             eta_seconds=pace.eta(state),
             valid_nats_per_token=state.valid_nats,
+            valid_error=state.valid_error,
             validated_step=state.validated_step or None,
             notes=notes,
         )
