@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 import elman
 from elman.api.bilm import TwoWayModel
 from elman.api.masked import Restorer, _pieces
+from elman.api.model import Model
 from elman.errors import UsageError
 from elman.files import read_tensors
+from elman.testing import check_language_model
 from elman.text.vocabulary import EOS_ID
 from elman.train.progress import Progress
 from tests.cli.conftest import Run
@@ -78,6 +81,35 @@ def test_a_two_way_model_is_measured_both_ways_and_gives_features(run: Run, text
     model = elman.load(tmp_path / "m")
     assert isinstance(model, TwoWayModel)
     assert model.features("the cat sat").shape == (3, 3, 16)  # words and two layers, three tokens, both directions
+
+
+def test_a_mixture_takes_the_forward_model_of_a_bilm(run: Run, text: Path, tmp_path: Path) -> None:
+    assert run(*arguments("bilm", text, tmp_path / "bilm", "--epochs", "3", "--set", "model.head=adaptive")).code == 0
+    both = elman.load(tmp_path / "bilm")
+    assert isinstance(both, TwoWayModel)
+    forward = both.forward()
+    assert forward.evaluate(text)["perplexity"] == pytest.approx(both.evaluate(text)["perplexity"], rel=1e-5)
+    assert run(*arguments("lm", text, tmp_path / "lm", "--model", "transformer", "--epochs", "1")).code == 0
+    mixed = run(
+        "mix", tmp_path / "lm", tmp_path / "bilm", "neural-cache:net=1", "--valid", text, "--out", tmp_path / "m"
+    )
+    assert mixed.code == 0, mixed.err
+    for member in ("lm", "bilm"):  # a mixture needs none of its members
+        shutil.rmtree(tmp_path / member)
+    model = elman.load(tmp_path / "m")
+    assert isinstance(model, Model)
+    check_language_model(model.lm, rng=np.random.default_rng(0), tolerance=1e-4)
+    best = run("evaluate", tmp_path / "m", text, "--dynamic", "--json").json
+    assert best["perplexity"] < forward.evaluate(text)["perplexity"]
+    assert best["perplexity_dynamic"] != best["perplexity"]
+
+
+def test_a_masked_model_is_no_member_of_a_mixture_and_it_is_said_why(run: Run, text: Path, tmp_path: Path) -> None:
+    assert run(*arguments("masked", text, tmp_path / "masked", "--set", "train.steps=1")).code == 0
+    refused = run("mix", tmp_path / "masked", "cache", "--valid", text, "--out", tmp_path / "m")
+    assert refused.code == 2 and not (tmp_path / "m" / "config.json").exists()
+    assert "so it has no probability of the next one" in refused.err
+    assert "hint: train lm or bilm on the same text" in refused.err
 
 
 @pytest.mark.parametrize(("task", "model"), [("masked", "transformer"), ("bilm", "gru"), ("lm", "transformer")])

@@ -11,6 +11,7 @@ import numpy as np
 
 from elman import evaluate as evaluation
 from elman import store
+from elman.api.model import Model
 from elman.api.tasks import Prepared, Read, Request
 from elman.api.texts import TextModel, TextTask
 from elman.config import DataConfig, RecurrentConfig, TrainConfig
@@ -131,6 +132,13 @@ class BilmTask(TextTask):
 
 class TwoWayModel(TextModel):
     """Two language models of one text: their perplexities, and vectors for words in context."""
+
+    def forward(self) -> Model:
+        """The one that reads on, as a language model like any other."""
+        record = store.Record.model_validate(
+            self.record.model_dump(exclude={"task", "labels", "valid"}) | {"vocab_size": self.tokenizer.vocab_size}
+        )
+        return Model(record, self.tokenizer, self.net.onward, self.directory)
 
     def features(self, line: str) -> Array:
         """What every layer makes of every token of a line. -> (L, T, 2 H)

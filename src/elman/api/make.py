@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +13,19 @@ from elman import build, config, store
 from elman.api import runs
 from elman.api.model import Model, load_lm, sources_of
 from elman.api.nets import resume_net, train_net
+from elman.api.runs import Report
+from elman.api.saving import Notes, finished, reserved, saved
+from elman.api.settings import merge_settings, refuse
 from elman.api.tasks import Request, TaskModel, find_task, load_task, resume_task, train_task
 from elman.config import (
-    CacheConfig,
     DataConfig,
     KneserNeyConfig,
-    MixtureConfig,
     ModelConfig,
     NetConfig,
-    NeuralCacheConfig,
     TrainConfig,
 )
-from elman.counts.cache import CacheModel
-from elman.counts.neural_cache import NeuralCache
 from elman.counts.scratch import Scratch
-from elman.errors import DataError, UsageError
+from elman.errors import UsageError
 from elman.text.corpus import Corpus, learn, read_corpus
 from elman.text.pipelines import Recipe
 from elman.text.readers import Sources
@@ -37,11 +33,9 @@ from elman.text.tokenizer import Tokenizer
 from elman.train.budget import Budget, parse_duration
 from elman.train.progress import Progress
 
-Report = Callable[[str], None]
 NO_VALID = "none"
 DEFAULT_FAMILY = "mkn"
 NOT_FROM_TEXT = ("cache", "neural-cache", "mixture")
-EVALUATION_TOKENS = 1 << 16
 
 
 def _silent(message: str) -> None:
@@ -100,10 +94,10 @@ def train(
     )
     limit = None if budget is None else parse_duration(budget)
     memory_bytes = None if memory is None else parse_size(memory)
-    with _reserved(out, overwrite=overwrite), Scratch(memory_bytes, threads=threads) as scratch:
+    with reserved(out, overwrite=overwrite), Scratch(memory_bytes, threads=threads) as scratch:
         known = None if base is None else base.tokenizer
         learned = learn(sources_of(data), data_config, heldout=valid is None, tokenizer=known)
-        notes = _Notes(report)
+        notes = Notes(report)
         for sentence in learned.notes:
             notes(sentence)
         data_config = data_config.model_copy(update={"units": learned.tokenizer.units})
@@ -149,12 +143,12 @@ def train(
             report=notes,
         )
         record = record.model_copy(update={"notes": tuple(notes.said)})
-        made = _finished(Model(record, learned.tokenizer, lm), heldout, begin)
+        made = finished(Model(record, learned.tokenizer, lm), heldout, begin)
         if limit is not None and (made.record.seconds or 0) > limit:
             report(
                 f"took {made.record.seconds:.0f} s, more than the budget of {limit:.0f} s: counting takes what it needs"
             )
-        return _saved(made, out)
+        return saved(made, out)
 
 
 def _train_task(
@@ -206,7 +200,7 @@ def _train_task(
         None if targets is None else sources_of(targets),
         None if valid_targets is None else sources_of(valid_targets),
     )
-    with _reserved(out, overwrite=overwrite):
+    with reserved(out, overwrite=overwrite):
         return train_task(
             task,
             request,
@@ -260,66 +254,6 @@ def resume(
         )
 
 
-def mix(
-    members: Sequence[str | Path],
-    *,
-    valid: str | Path | Sources,
-    out: str | Path | None = None,
-    settings: Mapping[str, Any] | None = None,
-    seed: int = 1,
-    overwrite: bool = False,
-    command: str | None = None,
-    report: Report = _silent,
-) -> Model:
-    """Mix models linearly, the weights tuned by EM on the text `valid`.
-
-    A member is a directory, or `cache`: what was just read, forgotten at the pace that helps most (`cache:decay=0.998`
-    and `cache:window=200` say how it forgets); or `neural-cache`: what was read after a history that the first net
-    among the members finds like this one (`neural-cache:window=2000,theta=0.3,decay=1,net=0`; theta and decay
-    are tuned where they are not given).
-    """
-    from elman.mixture import fit_mixture
-
-    begin = time.perf_counter()
-    sections = _sections(settings or {})
-    _refuse(sections, ("data", "train"), "a mixture")
-    has_cache = "cache" in map(str, members)
-    with _reserved(out, overwrite=overwrite):
-        neural_caches = [found for member in members if (found := _neural_cache(str(member))) is not None]
-        others = [member for member in map(str, members) if member != "cache" and _neural_cache(member) is None]
-        parts = [_cache(member) or load_language_model(member) for member in others]
-        models = [part for part in parts if isinstance(part, Model)]
-        _check_alike(models)
-        first = models[0]
-        vocab_size, reset_lines = first.record.vocab_size, first.record.data.reset_lines
-        configs = [part.record.model if isinstance(part, Model) else part for part in parts]
-        mixture = config.make(MixtureConfig, {**sections["model"], "members": configs}, section="model")
-        lms = [
-            part.lm
-            if isinstance(part, Model)
-            else build.restore(part, {}, vocab_size=vocab_size, reset_lines=reset_lines)
-            for part in parts
-        ]
-        notes = _Notes(report)
-        if reset_lines and (has_cache or neural_caches or len(models) < len(parts)):
-            notes("each line is read alone, so the cache forgets with every line; members of a stream let it remember")
-        corpus = read_corpus(sources_of(valid), first.tokenizer, first.record.data)
-        lm = fit_mixture(
-            lms,
-            corpus.ids,
-            reset_lines=reset_lines,
-            cache=has_cache,
-            neural_caches=neural_caches,
-            bucketed=mixture.bucketed,
-            report=notes,
-        )
-        tuned = [member.config for member in lm.members[len(lms) :] if isinstance(member, CacheModel | NeuralCache)]
-        mixture = mixture.model_copy(update={"members": (*mixture.members, *tuned)})
-        changes = {"model": mixture, "seed": seed, "command": command, "notes": tuple(notes.said)}
-        made = Model(first.record.model_copy(update=changes), first.tokenizer, lm)
-        return _saved(_finished(made, corpus, begin), out)
-
-
 def import_arpa(
     path: str | Path,
     *,
@@ -332,7 +266,7 @@ def import_arpa(
     from elman.counts.arpa import read_arpa
 
     begin = time.perf_counter()
-    with _reserved(out, overwrite=overwrite):
+    with reserved(out, overwrite=overwrite):
         tokens, lm = read_arpa(Path(path))
         tokenizer = Tokenizer(Recipe("space", list(tokens), None))
         record = store.Record(
@@ -343,7 +277,7 @@ def import_arpa(
             seconds=round(time.perf_counter() - begin, 3),
             command=command,
         )
-        return _saved(Model(record, tokenizer, lm), out)
+        return saved(Model(record, tokenizer, lm), out)
 
 
 def plan(
@@ -369,25 +303,13 @@ def plan(
     if family in NOT_FROM_TEXT:
         raise UsageError(f"a {family} is not made from text alone", hint="elman mix DIR cache --valid F --out DIR")
     if not issubclass(records[family], NetConfig):
-        _refuse(merged, ("train",), f"{family}, which counts")
+        refuse(merged, ("train",), f"{family}, which counts")
     config.make(TrainConfig, merged["train"], section="train")
     return (
         config.make(DataConfig, merged["data"], section="data"),
         config.make(records[family], merged["model"], section="model"),
         merged,
     )
-
-
-def merge_settings(
-    flags: Mapping[tuple[str, str], Any], *, settings: Mapping[str, Any] | None, recipe: str | Path | None
-) -> dict[str, dict[str, Any]]:
-    """By section, from the recipe, --set and flags; what is said twice must be the same."""
-    given = _sections(settings or {})
-    for (section, key), value in flags.items():
-        if value is not None and given[section].setdefault(key, value) != value:
-            raise UsageError(f"{section}.{key} is given twice: {value} and {given[section][key]}")
-    base = config.parse_settings([], Path(recipe)) if recipe is not None else {}
-    return {section: {**base.get(section, {}), **values} for section, values in given.items()}
 
 
 def _base(init: str | Path, *, model: str | None, units: str | None, settings: Mapping[str, Any] | None) -> Model:
@@ -403,99 +325,6 @@ def _base(init: str | Path, *, model: str | None, units: str | None, settings: M
         if key.startswith("model."):
             raise UsageError(f"{key} is settled by {init}", hint="leave it out, or train without --init")
     return base
-
-
-def _sections(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """{"model.order": 5} as {"model": {"order": 5}}, with a place for every section."""
-    sections = config.parse_settings([])
-    for name, value in settings.items():
-        section, _, key = name.partition(".")
-        if section not in sections or not key:
-            raise UsageError(f"{name!r} is not of the form section.key", hint=f"sections: {', '.join(sections)}")
-        sections[section][key] = value
-    return sections
-
-
-def _refuse(sections: Mapping[str, Mapping[str, Any]], names: Sequence[str], what: str) -> None:
-    for name in names:
-        for key in sections[name]:
-            raise UsageError(f"{name}.{key} does not apply to {what}", hint=f"leave {name}.{key} out")
-
-
-def _cache(member: str) -> CacheConfig | None:
-    options = _options(member, "cache")
-    cache: CacheConfig | None = None if options is None else config.make(CacheConfig, options, section="cache")
-    return cache
-
-
-def _neural_cache(member: str) -> NeuralCacheConfig | None:
-    options = _options(member, "neural-cache")
-    cache: NeuralCacheConfig | None = (
-        None if options is None else config.make(NeuralCacheConfig, options, section="neural-cache")
-    )
-    return cache
-
-
-def _options(member: str, kind: str) -> dict[str, str] | None:
-    """What is set by `kind:key=value,key=value`; None for another kind of member."""
-    name, _, options = member.partition(":")
-    if name != kind:
-        return None
-    pairs = [option.partition("=") for option in options.split(",") if option]
-    return {key: value for key, _, value in pairs}
-
-
-def _check_alike(models: Sequence[Model]) -> None:
-    """Members must mean the same by a token and by a line, or their probabilities are not of one thing."""
-    if not models:
-        raise UsageError("a mixture of caches alone knows nothing", hint="give at least one model directory")
-    first = models[0]
-    for other in models[1:]:
-        if other.tokenizer.fingerprint != first.tokenizer.fingerprint:
-            raise DataError(
-                f"{other.directory} and {first.directory} have different vocabularies",
-                hint="train the members on the same text with the same --units",
-            )
-        if other.record.data.reset_lines != first.record.data.reset_lines:
-            raise DataError(
-                f"{other.directory} and {first.directory} do not read lines the same way",
-                hint="train all members with --reset-lines, or none",
-            )
-
-
-class _Notes:
-    """Passes on what is said, and remembers it for the record."""
-
-    def __init__(self, report: Report) -> None:
-        self.said: list[str] = []
-        self._report = report
-
-    def __call__(self, message: str) -> None:
-        self.said.append(message)
-        self._report(message)
-
-
-@contextlib.contextmanager
-def _reserved(out: str | Path | None, *, overwrite: bool) -> Iterator[None]:
-    with store.reserve(Path(out), overwrite=overwrite) if out is not None else contextlib.nullcontext():
-        yield
-
-
-def _finished(made: Model, heldout: Corpus | None, begin: float) -> Model:
-    """With its numbers on the held-out text and the time it took."""
-    valid = None
-    if heldout is not None:
-        valid = made.evaluate_blocks(heldout.blocks(EVALUATION_TOKENS), seed=made.record.seed)
-    changes = {"valid": valid, "seconds": round(time.perf_counter() - begin, 3)}
-    return replace(made, record=made.record.model_copy(update=changes))
-
-
-def _saved(made: Model, out: str | Path | None) -> Model:
-    """The same model, saved and read back from its files, where there is a place for it."""
-    if out is None:
-        return made
-    store.save(Path(out), made.record, tensors=made.lm.tensors(), contents=made.tokenizer.files())
-    return load_lm(out, verify=False)
 
 
 def _source(corpus: Corpus) -> store.Source:
