@@ -72,6 +72,7 @@ def test_it_learns_and_its_numbers_are_those_of_evaluate(run: Run, folder: Path)
     for key in ("accuracy", "f1", "tokens", "by_label"):
         assert found[key] == kept["valid"][key], key
     shown = run("evaluate", folder / "pos", folder / "valid.conllu", "--picture", folder / "c.svg")
+    assert "{" not in run("info", folder / "pos").out
     assert "NOUN" in shown.out and (folder / "c.svg").read_text().startswith("<svg")
 
 

@@ -16,7 +16,9 @@ def info(directory: ModelDirectory, json: Json = False, no_verify: NoVerify = Fa
         return
     flat = {key: value for key, value in found.items() if not isinstance(value, dict | list)}
     flat |= {f"model.{key}": value for key, value in found["settings"].items() if key != "members"}
-    flat |= {f"valid.{key}": value for key, value in (found["valid"] or {}).items()}
+    valid = found["valid"] or {}
+    flat |= {f"valid.{key}": value for key, value in valid.items() if key not in terminal.TABLES}
     terminal.print_record(flat)
     for note in found["notes"]:
         print(f"note  {terminal.escape(note)}")
+    terminal.print_tables(valid)

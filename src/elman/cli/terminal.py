@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LINE_SECONDS = 10.0  # between two lines of progress where there is no terminal
 
 SCHEMA_VERSION = 1  # of what --json prints; a key may be added without a new number, never removed
+TABLES = ("by_label", "by_length")  # what `print_tables` shows
 
 
 def is_fancy(stream: IO[str]) -> bool:
@@ -64,6 +65,11 @@ def print_numbers(found: Mapping[str, Any]) -> None:
     print_record({key: value for key, value in found.items() if not isinstance(value, list | dict)})
     for note in found.get("notes", ()):
         say(note)
+    print_tables(found)
+
+
+def print_tables(found: Mapping[str, Any]) -> None:
+    """Numbers by label and by length, where there are any."""
     labels = found.get("by_label")
     if labels:
         width = max(len("label"), *(len(escape(row["label"])) for row in labels))
