@@ -16,7 +16,8 @@ def mix(
         typer.Argument(
             metavar="DIR",
             help=(
-                "Model directories (of a bilm, its forward model); 'cache' is what was just read (cache:decay=0.998, cache:window=200), "
+                "Model directories (of a bilm, its forward model); 'cache' is what was just read "
+                "(cache:decay=0.998, cache:window=200), "
                 "'neural-cache' what was read after like histories (neural-cache:window=2000,theta=0.3,decay=1)."
             ),
             show_default=False,
