@@ -44,3 +44,8 @@ def test_a_transformer_has_blocks_and_a_lower_rate() -> None:
 def test_few_pairs_come_in_small_steps() -> None:
     assert plan(60, num_pairs=800, source_tokens=4000, target_tokens=4000).train["batch"] == 70
     assert 50 <= plan(1800).train["batch"] <= 250
+
+
+def test_letters_come_in_smaller_steps_than_words() -> None:
+    many = {"num_pairs": 124_000, "source_tokens": 1_000_000, "target_tokens": 910_000}
+    assert plan(900, **many, vocab_size=71).train["batch"] < plan(900, **many).train["batch"]

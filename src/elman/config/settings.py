@@ -65,7 +65,7 @@ def recipes() -> list[str]:
 
 def read_recipe(path: Path) -> dict[str, dict[str, Any]]:
     """The tables of a TOML recipe: a file, or a shipped one by its name."""
-    if str(path) in recipes() and not path.exists():
+    if str(path) in recipes() and not path.is_file():
         path = RECIPES / f"{path}.toml"
     try:
         with path.open("rb") as file:

@@ -14,6 +14,7 @@ EFFICIENCY = 0.45  # of the machine's peak: narrow layers, short rows, attention
 PASSES, USUAL_TOKENS = 8.0, 400_000  # wanted for so many target tokens; more where there are fewer of them
 MIN_PASSES, MAX_PASSES = 5.0, 20.0
 MIN_TOKENS, MAX_TOKENS = 350, 3000  # targets of a step: many small steps find attention sooner
+MAX_LETTERS = 1200  # where they are spelt
 STEPS_PER_PASS = 400  # at least about so many, where there are enough targets
 WORDS = 200  # symbols: with fewer the targets are spelt
 MANY_TOKENS = 150_000  # of letters: little is learnt by heart
@@ -59,7 +60,8 @@ def plan_pairs(
         chosen["tied"] = True
     settings: dict[str, Any] = {}
     if "batch" not in train:
-        tokens = min(MAX_TOKENS, max(MIN_TOKENS, target_tokens // STEPS_PER_PASS))
+        most_tokens = MAX_TOKENS if has_words else MAX_LETTERS
+        tokens = min(most_tokens, max(MIN_TOKENS, target_tokens // STEPS_PER_PASS))
         settings["batch"] = max(1, round(tokens * num_pairs / target_tokens))
     if train.get("optimiser", "adam") in ("adam", "adamw"):
         rate = (BLOCKS_RATE if family == "transformer" else RATE) / hidden
