@@ -1,7 +1,7 @@
 """What the length of a source does to decoders that see it in different ways: two experiments and their pictures.
 
-    python benchmarks/lengths.py contexts TRAIN.tsv VALID.tsv --out DIR [--budget 3m]
-    python benchmarks/lengths.py joined SOURCE TARGET VALID_SOURCE VALID_TARGET --out DIR [--budget 20m]
+    python benchmarks/lengths.py contexts TRAIN.tsv VALID.tsv --out DIR [--budget 3m] [--threads 1]
+    python benchmarks/lengths.py joined SOURCE TARGET VALID_SOURCE VALID_TARGET --out DIR [--budget 20m] [--threads 1]
 
 contexts: every `model.context` on one task (the noisy name reversal, say), exact match by source length.
 joined: sentences joined in ones to fours, so that there are sources of up to 60 words and more; decoders with and
@@ -19,9 +19,13 @@ from typing import Any
 
 import numpy as np
 
-import elman
-from elman import pictures
-from elman.api.translator import Translator
+from elman.train.threads import prepare_environment
+
+prepare_environment()  # before torch is there
+
+import elman  # noqa: E402
+from elman import pictures  # noqa: E402
+from elman.api.translator import Translator  # noqa: E402
 
 CONTEXTS = ("initial", "every", "all", "fixed", "attention")
 TRAINED_LENGTHS = (15, 30)
@@ -60,7 +64,15 @@ def compare_joined(options: argparse.Namespace) -> None:
 
 def _train(out: Path, data: Path, valid: Path, settings: Mapping[str, Any], options: argparse.Namespace) -> Translator:
     made = elman.train(
-        "seq2seq", data, valid=valid, out=out, settings=settings, budget=options.budget, overwrite=True, report=print
+        "seq2seq",
+        data,
+        valid=valid,
+        out=out,
+        settings=settings,
+        budget=options.budget,
+        threads=options.threads,
+        overwrite=True,
+        report=print,
     )
     assert isinstance(made, Translator)
     return made
@@ -108,6 +120,7 @@ def main() -> None:
             command.add_argument(name, type=Path)
         command.add_argument("--out", type=Path, required=True)
         command.add_argument("--budget", default="3m")
+        command.add_argument("--threads", type=int)
         command.add_argument("--set", action="append", metavar="KEY=VALUE")
     options = parser.parse_args()
     compare_contexts(options) if options.command == "contexts" else compare_joined(options)
