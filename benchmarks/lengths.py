@@ -19,13 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from elman.train.threads import prepare_environment
-
-prepare_environment()  # before torch is there
-
-import elman  # noqa: E402
-from elman import pictures  # noqa: E402
-from elman.api.translator import Translator  # noqa: E402
+import elman
+from elman import pictures
+from elman.api.translator import Translator
 
 CONTEXTS = ("initial", "every", "all", "fixed", "attention")
 TRAINED_LENGTHS = (15, 30)
