@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -81,6 +82,17 @@ def test_a_two_way_model_is_measured_both_ways_and_gives_features(run: Run, text
     model = elman.load(tmp_path / "m")
     assert isinstance(model, TwoWayModel)
     assert model.features("the cat sat").shape == (3, 3, 16)  # words and two layers, three tokens, both directions
+
+
+@pytest.mark.parametrize("units", ["word", "bpe:280"])
+def test_a_filled_gap_is_written_like_the_text_around_it(text: Path, units: str) -> None:
+    """A gap between words was once filled by a symbol of the vocabulary, with the mark that stands for its space."""
+    settings = {"model.hidden": 8, "train.steps": 2, "train.batch": 4, "train.bptt": 12}
+    model = elman.train("masked", text, units=units, valid="none", settings=settings, threads=1)
+    assert isinstance(model, Restorer)
+    line = model.predict("the <mask> sat on <mask> .")
+    assert line.isascii() and re.fullmatch(r"the \S+ sat on \S+ \.", line)
+    assert all(not symbol.startswith("\u2581") for symbol, _ in model.fill("the <mask> sat", k=5)[0])
 
 
 def test_a_mixture_takes_the_forward_model_of_a_bilm(run: Run, text: Path, tmp_path: Path) -> None:

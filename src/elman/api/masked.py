@@ -21,9 +21,10 @@ from elman.lm import Array
 from elman.shaping import likeliest
 from elman.text.batches import Position
 from elman.text.corpus import Corpus
+from elman.text.gaps import GAP, MASK, Gapped, read_gaps, space_mark
 from elman.text.readers import Reader, Sources
 from elman.text.tokenizer import Tokenizer
-from elman.text.vocabulary import EOS_ID, UNK_ID
+from elman.text.vocabulary import EOS, EOS_ID, UNK_ID
 from elman.train.plan import Plan
 from elman.train.plan_texts import PIECE, plan_masked
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from elman.train.ending import Examiner
     from elman.train.forward import Batches
 
-MASK = "<mask>"  # in a text that is handed in
 ROWS = 32
 MEASURED_PIECE = 128  # tokens of a stream that are read at once where it is measured
 LONGEST_LINE = 512  # longer lines are measured in pieces
@@ -140,20 +140,23 @@ class Restorer(TextModel):
         """For every `<mask>` in a line of text its k likeliest symbols, with their probabilities."""
         if k < 1:
             raise UsageError(f"k is {k}", hint="give at least 1")
-        log_probs_NV = self._predict(text)
-        tokens = self.tokenizer.tokens
-        return [[(tokens[i], math.exp(float(row[i]))) for i in likeliest(row, k)] for row in log_probs_NV]
+        gapped = read_gaps(text, self.tokenizer)
+        return [
+            [(self._symbol(i), math.exp(float(row[i]))) for i in likeliest(row, k)] for row in self._predict(gapped)
+        ]
 
     def predict(self, text: str | Sequence[str]) -> Any:
         """A line of text with its gaps filled by the likeliest words, each for itself; or a list for a list of lines."""
         if not isinstance(text, str):
             return [self.predict(line) for line in text]
-        parts = text.split(MASK)
-        filled = parts[0]
-        for part, row in zip(parts[1:], self._predict(text) if len(parts) > 1 else (), strict=True):
-            known = row.copy()
-            known[[UNK_ID, EOS_ID]] = -np.inf  # nobody wants to read these
-            filled += self.tokenizer.tokens[int(known.argmax())] + part
+        if MASK not in text:
+            return text
+        gapped = read_gaps(text, self.tokenizer)
+        first, *parts = text.split(MASK)
+        filled = first
+        for part, row, is_spaced in zip(parts, self._predict(gapped), gapped.is_spaced, strict=True):
+            chosen = np.where(self._can_fill(is_spaced), row, -np.inf).argmax()
+            filled += self._symbol(int(chosen)) + part
         return filled
 
     def lines(self, data: Sources) -> Iterator[list[str]]:
@@ -183,21 +186,23 @@ class Restorer(TextModel):
         )
         return text.replace("eos:scored", f"eos:given|hidden:1/{self.net.config.stride}")
 
-    def _predict(self, text: str) -> Array:
+    def _predict(self, gapped: Gapped) -> Array:
         """The distribution at every gap of a line. -> (N, V)"""
-        parts = [
-            self.tokenizer.encode(part.strip() if self.tokenizer.units == "space" else part)
-            for part in text.split(MASK)
-        ]
-        if len(parts) == 1:
-            raise UsageError(f"there is no {MASK} in {text!r}", hint=f"write {MASK} where a word is missing")
-        pieces: list[Array] = [parts[0]]
-        for part in parts[1:]:
-            pieces += [np.array([-1]), part]
-        ids = np.append(np.concatenate(pieces).astype(np.int64), EOS_ID)
-        is_hidden = ids < 0
+        ids = np.append(gapped.ids, EOS_ID)
+        is_hidden = ids == GAP
         found: Array = self.net.predict(np.where(is_hidden, UNK_ID, ids)[None], np.array([len(ids)]), is_hidden[None])
         return found
+
+    def _can_fill(self, is_spaced: bool) -> Array:
+        """The symbols that can be written in a gap: no end, nothing unknown, and a space where there is one. -> (V,)"""
+        mark = space_mark(self.tokenizer)
+        fits = [mark is None or token.startswith(mark) == is_spaced for token in self.tokenizer.tokens]
+        fits[UNK_ID] = fits[EOS_ID] = False
+        return np.array(fits)
+
+    def _symbol(self, token: int) -> str:
+        """A symbol as it is written, without the space that it may bring along; the end of a line by its name."""
+        return EOS if token == EOS_ID else self.tokenizer.decode([token])
 
     def _numbers(self, ids: Array, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
         """Every token hidden once; of a part of the text, drawn by chance, where there is not time for more."""
