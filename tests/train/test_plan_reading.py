@@ -1,0 +1,44 @@
+"""Sizes of nets that read texts, and when they have read enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elman.train.plan import Plan
+from elman.train.plan_reading import plan_reading
+
+
+def plan(seconds: float, *, enough_passes: float | None = None, num_rows: int = 7000, **train: Any) -> Plan:
+    return plan_reading(
+        num_rows=num_rows,
+        num_tokens=20 * num_rows,
+        rows="texts",
+        seconds=seconds,
+        flops_per_second=5e10,
+        model={},
+        train=train,
+        dropout=0.5,
+        enough_passes=enough_passes,
+    )
+
+
+def test_more_time_makes_wider_nets() -> None:
+    widths = [plan(seconds).model["hidden"] for seconds in (10, 60, 300, 3000)]
+    assert widths == sorted(widths) and widths[0] == 64 and widths[-1] == 300
+
+
+def test_a_run_ends_when_its_texts_were_read_often_enough() -> None:
+    assert plan(300, enough_passes=8).train["epochs"] == 8
+    assert "about 8 passes" in plan(3000, enough_passes=8).why[1]
+    assert "epochs" not in plan(300).train
+
+
+def test_few_texts_are_read_more_often() -> None:
+    found = plan(300, enough_passes=8, num_rows=100)
+    steps = found.train["epochs"] * 100 / found.train["batch"]
+    assert found.train["epochs"] > 8 and 990 <= steps <= 1010
+
+
+def test_the_number_of_passes_is_the_users_where_it_is_given() -> None:
+    assert "epochs" not in plan(300, enough_passes=8, epochs=3).train
+    assert "epochs" not in plan(300, enough_passes=8, steps=3).train
