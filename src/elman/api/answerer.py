@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +36,24 @@ LOOK_QUESTIONS = 200  # between two looks at the clock
 
 @dataclass(frozen=True)
 class Found:
-    """An answer, the probabilities of all, and where each look at the context fell: (hops, sentences)."""
+    """An answer, the probabilities of it and of others, and what was seen in the context."""
 
     answer: str
     probabilities: Mapping[str, float]
-    attention: Array
+    sentences: tuple[str, ...] = ()  # that a chosen answer looked at
+    words: tuple[str, ...] = field(default=(), repr=False)  # of the context, for an answer that is marked or written
+    attention: Array | None = field(default=None, repr=False)  # (hops, sentences), or (words written, words)
+    begins: Array | None = field(default=None, repr=False)  # (words,): how likely an answer begins there
+    ends: Array | None = field(default=None, repr=False)  # (words,)
+
+    @property
+    def confidence(self) -> float:
+        """The probability of the answer."""
+        return self.probabilities.get(self.answer, 0.0)
 
 
 class Answerer(TaskModel):
-    """A net, its words and its story."""
+    """A net, its words and its story. A kind of answers says how it finds them and what it is measured by."""
 
     def __init__(self, record: store.TaskRecord, words: WordList, net: Any, directory: Path | None = None) -> None:
         assert isinstance(record.data, StoriesConfig) and isinstance(record.model, ReaderConfig)
@@ -52,15 +62,63 @@ class Answerer(TaskModel):
         self.net = net
         self.directory = directory
         self.data: StoriesConfig = record.data
-        self.labels = record.labels
+        self.config: ReaderConfig = record.model
+
+    @abstractmethod
+    def answer(self, questions: Sequence[Question], *, beam: int | None = None) -> list[Found]:
+        """Answers, one for each question. A beam is for those that are written."""
+
+    @abstractmethod
+    def mark(self, questions: Sequence[Question], answers: Sequence[Found]) -> dict[str, Any]:
+        """How good some answers are."""
 
     def predict(self, context: str | Sequence[str], question: str) -> str:
         """The answer to a question about a text, or a list of sentences."""
         sentences = cut_sentences(context) if isinstance(context, str) else tuple(context)
         return self.answer([Question(sentences, question, "")])[0].answer
 
-    def answer(self, questions: Sequence[Question]) -> list[Found]:
+    def answer_lines(self, data: Sources, *, beam: int | None = None) -> Iterator[tuple[list[Question], list[Found]]]:
+        """Questions and their answers, as many at a time as were there to read."""
+        for questions in StoryReader(data, self.data, needs_answers=False).blocks():
+            yield questions, self.answer(questions, beam=beam)
+
+    def evaluate(self, data: Sources, *, beam: int | None = None, seed: int = 1) -> dict[str, Any]:
+        """The part of the answers that are right, and what else is said of them."""
+        questions, num_dropped = read_stories(data, self.data)
+        found = self._numbers(questions, beam=beam, should_stop=lambda: False)
+        assert found is not None
+        extra: dict[str, Any] = {"dropped_lines": num_dropped} if num_dropped else {}
+        return found | extra | {"seed": seed}
+
+    def measure(self, tensors: Mapping[str, Array], *, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
+        """The same of the held-out questions among a run's tensors, of a part of them where time is short."""
+        if "valid_text" not in tensors:
+            return None
+        questions = unpack_questions(tensors["valid_text"].tobytes())
+        found = self._numbers(questions, beam=None, should_stop=should_stop)
+        return None if found is None else {key: value for key, value in found.items() if key != "confusions"}
+
+    def _numbers(
+        self, questions: Sequence[Question], *, beam: int | None, should_stop: Callable[[], bool]
+    ) -> dict[str, Any] | None:
+        """Numbers of questions in chance order, until there is no more time; None where there was none at all."""
+        order = np.random.default_rng(0).permutation(len(questions)).tolist()
+        seen: list[Question] = []
+        answers: list[Found] = []
+        while len(seen) < len(questions) and not should_stop():
+            chunk = [questions[i] for i in order[len(seen) : len(seen) + LOOK_QUESTIONS]]
+            answers += self.answer(chunk, beam=beam)
+            seen += chunk
+        return self.mark(seen, answers) if seen else None
+
+
+class Chooser(Answerer):
+    """Answers are chosen from those of training."""
+
+    def answer(self, questions: Sequence[Question], *, beam: int | None = None) -> list[Found]:
         """Answers, one for each question."""
+        refuse_beam("answers that are chosen", beam)
+        labels = self.record.labels
         found: dict[int, Found] = {}
         order = sorted(range(len(questions)), key=lambda i: len(questions[i].context))
         while order:
@@ -71,49 +129,19 @@ class Answerer(TaskModel):
             stories = look_up(table, begins_of(table), contexts[:, :-1], lengths - 1, rows.questions)
             shares, looked = self.net.predict(stories)
             for row, i in enumerate(chunk):
-                probabilities = dict(zip(self.labels, shares[row].tolist(), strict=True))
-                label = self.labels[int(shares[row].argmax())]
-                found[i] = Found(label, probabilities, looked[row, :, : int(lengths[row]) - 1])
+                probabilities = dict(zip(labels, shares[row].tolist(), strict=True))
+                label = labels[int(shares[row].argmax())]
+                size = int(lengths[row]) - 1
+                sentences = questions[i].context[len(questions[i].context) - size :]
+                found[i] = Found(label, probabilities, sentences, attention=looked[row, :, :size])
         return [found[i] for i in range(len(questions))]
 
-    def answer_lines(self, data: Sources) -> Iterator[tuple[list[Question], list[Found]]]:
-        """Questions and their answers, as many at a time as were there to read."""
-        for questions in StoryReader(data, self.data, needs_answers=False).blocks():
-            yield questions, self.answer(questions)
-
-    # ------------------------------------------------------------------------------------------------------ measuring
-
-    def evaluate(self, data: Sources, *, beam: int | None = None, seed: int = 1) -> dict[str, Any]:
-        """The part of the answers that are right, and a report by answer."""
-        refuse_beam("qa", beam)
-        questions, num_dropped = read_stories(data, self.data)
-        found = self._numbers(questions, should_stop=lambda: False)
-        assert found is not None
-        extra: dict[str, Any] = {"dropped_lines": num_dropped} if num_dropped else {}
-        return found | extra | {"seed": seed}
-
-    def measure(self, tensors: Mapping[str, Array], *, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
-        """The same of the held-out questions among a run's tensors, of a part of them where time is short."""
-        if "valid_text" not in tensors:
-            return None
-        found = self._numbers(unpack_questions(tensors["valid_text"].tobytes()), should_stop=should_stop)
-        return None if found is None else {key: value for key, value in found.items() if key != "confusions"}
-
-    def _numbers(self, questions: Sequence[Question], *, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
-        """Numbers of questions in chance order, until there is no more time; None where there was none at all."""
-        order = np.random.default_rng(0).permutation(len(questions)).tolist()
-        seen: list[Question] = []
-        answers: list[Found] = []
-        while len(seen) < len(questions) and not should_stop():
-            chunk = [questions[i] for i in order[len(seen) : len(seen) + LOOK_QUESTIONS]]
-            answers += self.answer(chunk)
-            seen += chunk
-        if not seen:
-            return None
-        confidence = np.array([one.probabilities[one.answer] for one in answers])
-        wanted = [question.answer for question in seen]
+    def mark(self, questions: Sequence[Question], answers: Sequence[Found]) -> dict[str, Any]:
+        """The part that is right, and a report by answer."""
+        confidence = np.array([one.confidence for one in answers])
+        wanted = [question.answer for question in questions]
         found = class_numbers([one.answer for one in answers], wanted, confidence)
-        unseen = sorted(set(wanted) - set(self.labels))
+        unseen = sorted(set(wanted) - set(self.record.labels))
         if unseen:
             note = f"answers that were never seen in training, and so are never right: {', '.join(unseen[:10])}"
             found |= {"unseen_labels": unseen, "notes": [note]}

@@ -10,7 +10,7 @@ from elman.cli import terminal
 from elman.errors import UsageError
 
 if TYPE_CHECKING:
-    from elman.api.answerer import Answerer
+    from elman.api.answerer import Answerer, Found
     from elman.api.classifier import Classifier
     from elman.api.masked import Restorer
     from elman.api.tagger import Tagged, Tagger
@@ -28,7 +28,7 @@ def refuse(task: str, given: Mapping[str, object]) -> None:
 
 def print_filled(model: Restorer, source: str, *, json: bool) -> None:
     """Lines as they were, each gap filled by its likeliest word; as JSON the ten likeliest words of every gap."""
-    from elman.api.masked import MASK
+    from elman.text.gaps import MASK
 
     for lines in model.lines([source]):
         for line in lines:
@@ -81,25 +81,35 @@ def print_labels(model: Classifier, source: str, *, json: bool) -> None:
         sys.stdout.flush()
 
 
-def print_answers(model: Answerer, source: str, *, json: bool) -> None:
+def print_answers(model: Answerer, source: str, *, json: bool, beam: int | None) -> None:
     """Questions as lines of answers."""
-    for questions, found in model.answer_lines([source]):
+    for questions, found in model.answer_lines([source], beam=beam):
         for question, one in zip(questions, found, strict=True):
-            if not json:
-                print(one.answer)
-                continue
-            shares = sorted(one.probabilities.items(), key=lambda item: -item[1])[:10]
-            looked = [[round(share, SHARE_DIGITS) for share in hop] for hop in one.attention.tolist()]
-            terminal.print_json(
-                {
-                    "question": question.question,
-                    "answer": one.answer,
-                    "probabilities": {label: round(share, SHARE_DIGITS) for label, share in shares},
-                    "sentences": list(question.context[len(question.context) - one.attention.shape[1] :]),
-                    "attention": looked,
-                }
-            )
+            if json:
+                terminal.print_json(_answer_record(question.question, one))
+            else:
+                print(" ".join(one.answer.split("\n")))
         sys.stdout.flush()
+
+
+def _answer_record(question: str, found: Found) -> dict[str, Any]:
+    """What is known of an answer; of what was seen in the context, what its kind of answers has."""
+    shares = sorted(found.probabilities.items(), key=lambda item: -item[1])[:10]
+    record: dict[str, Any] = {"question": question, "answer": found.answer}
+    record["probabilities"] = {answer: round(share, SHARE_DIGITS) for answer, share in shares}
+    if found.words:
+        record["words"] = list(found.words)
+    elif found.attention is not None:
+        record["sentences"] = list(found.sentences)
+    for name in ("attention", "begins", "ends"):
+        array = getattr(found, name)
+        if array is not None:
+            record[name] = _rounded(array.tolist())
+    return record
+
+
+def _rounded(value: Any) -> Any:
+    return [_rounded(item) for item in value] if isinstance(value, list) else round(value, SHARE_DIGITS)
 
 
 def _sentences(model: Tagger, source: str, as_format: str, *, with_probabilities: bool) -> Iterator[list[Tagged]]:

@@ -70,16 +70,18 @@ def predict(
     model = load(directory, verify=not no_verify)
     source = "-" if file is None else str(file)
     if not isinstance(model, Translator):
-        given = {"--beam": beam, "--n-best": n_best, "--length-penalty": length_penalty, "--prefix": prefix}
+        given = {"--n-best": n_best, "--length-penalty": length_penalty, "--prefix": prefix}
         given |= {"--max-tokens": max_tokens, "--alignments": alignments, "--keep-unknown": keep_unknown}
         answers.refuse(model.record.task, {**given, "--truncate": truncate})
+        if not isinstance(model, Answerer):
+            answers.refuse(model.record.task, {"--beam": beam})
         if isinstance(model, Classifier):
             answers.refuse(model.record.task, {"--format": as_format})
             answers.print_labels(model, source, json=json)
             return
         if isinstance(model, Answerer):
             answers.refuse(model.record.task, {"--format": as_format})
-            answers.print_answers(model, source, json=json)
+            answers.print_answers(model, source, json=json, beam=beam)
             return
         if isinstance(model, Tagger):
             answers.print_tags(model, source, as_format=as_format, json=json)

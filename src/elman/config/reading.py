@@ -64,10 +64,22 @@ class ClassifierConfig(ReadingConfig):
 
 
 class ReaderConfig(ReadingConfig):
-    """An answer to a question about a text, at whose sentences it looks several times (Sukhbaatar et al. 2015)."""
+    """An answer to a question about a text: chosen after several looks at it, marked in it, or written."""
 
     family: Literal["rnn", "gru", "lstm"] = "gru"
     hidden: int = Field(64, ge=1)
     embedding: int | None = Field(None, ge=1)  # 100 if not given, or what the vectors have
-    hops: int = Field(3, ge=1)  # how often it looks at the text
-    positions: int = Field(100, ge=1)  # sentences told apart by how long ago they were
+    answer: Literal["word", "span", "generated"] | None = None  # one of training's, a part of the text, or written
+    hops: int = Field(3, ge=1)  # word only: how often it looks at the text (Sukhbaatar et al. 2015)
+    positions: int = Field(100, ge=1)  # word only: sentences told apart by how long ago they were
+    longest: int | None = Field(None, ge=1)  # span and generated: words of an answer, at most; as in training
+
+    @model_validator(mode="after")
+    def _answer_applies(self) -> Self:
+        if self.answer in ("span", "generated"):
+            for name in ("hops", "positions"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} is for answer=word, not for {self.answer}")
+        elif self.answer == "word" and self.longest is not None:
+            raise ValueError("longest is for answer=span and answer=generated: a word is one of those in training")
+        return self

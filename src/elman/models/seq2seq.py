@@ -49,9 +49,12 @@ class Seq2SeqModel(PairModel):
         return config.model_copy(update={"positions": config.positions or longest_source})
 
     def _build_encoder(self, dtype: torch.dtype) -> None:
+        self.encoder = _build_encoder(self.config, self.embedding.width, dtype)
+        self._build_links(self.encoder.features, dtype)
+
+    def _build_links(self, width: int, dtype: torch.dtype) -> None:
+        """What leads from an encoder so wide to the decoder."""
         config = self.config
-        self.encoder = _build_encoder(config, self.embedding.width, dtype)
-        width = self.encoder.features
         num_bridges = self.num_cells if config.bridge == "dense" else 0
         # the ends of both directions together are as wide as the decoder
         self.bridges = ModuleList(Linear(config.hidden, config.hidden, dtype=dtype) for _ in range(num_bridges))
@@ -89,6 +92,9 @@ class Seq2SeqModel(PairModel):
     def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
         super()._initialise(rng, vectors)
         self.encoder.initialise(rng)
+        self._initialise_links(rng)
+
+    def _initialise_links(self, rng: torch.Generator) -> None:
         dense = [*self.bridges, *(getattr(self, name) for name in ("readout", "summary") if hasattr(self, name))]
         for layer in dense:
             draw_weights(rng, layer.weight, inputs=layer.in_features)
@@ -113,7 +119,11 @@ class Seq2SeqModel(PairModel):
         words_SBE = self.source_embedding(source_SB, config.dropout_embedding if is_noisy else 0.0)
         words_SBE = locked_dropout(words_SBE, config.rate("input") if is_noisy else 0.0)
         encoding = self.encoder(words_SBE, lengths_B, dropout=config.rate("layers") if is_noisy else 0.0)
-        fed = [words_SBE.new_zeros(len(lengths_B), config.hidden)] * config.input_feeding
+        return self._begin_with(encoding, lengths_B)
+
+    def _begin_with(self, encoding: Encoding, lengths_B: Tensor) -> Carried:
+        """What the decoder carries before its first token, where the source was read so."""
+        fed = [encoding.outputs.new_zeros(len(lengths_B), self.config.hidden)] * self.config.input_feeding
         return *self._bridge(encoding), *fed, *self._keep(encoding, lengths_B)
 
     def _bridge(self, encoding: Encoding) -> list[Tensor]:

@@ -130,7 +130,8 @@ def cut_sentences(text: str) -> tuple[str, ...]:
 
 def split_sentence(text: str, data: StoriesConfig) -> list[str]:
     """A sentence as words."""
-    return [word for word in surfaces(text.lower() if data.lower_case else text, "word") or () if word]
+    words = [word for word in surfaces(text, "word") or () if word]
+    return [word.lower() for word in words] if data.lower_case else words
 
 
 @dataclass(frozen=True)
