@@ -13,7 +13,7 @@ from torch.nn import functional
 from elman.config import TransformerConfig
 from elman.lm import Array
 from elman.models.transformer import TransformerModel
-from elman.nets.transformer import GAIN, MIN_STRIDE, CausalBlock
+from elman.nets.transformer import GAIN, MIN_STRIDE, BlockShape, CausalBlock
 from elman.text.vocabulary import EOS_ID
 
 F64 = torch.float64
@@ -118,7 +118,7 @@ def test_training_attends_to_what_was_carried() -> None:
 
 
 def test_the_gradient_is_the_slope_of_the_loss() -> None:
-    block = CausalBlock(4, num_heads=2, feed_forward=3, window=3, activation="gelu", dtype=F64)
+    block = CausalBlock(BlockShape(4, num_heads=2, feed_forward=3, window=3), dtype=F64)
     block.initialise(torch.Generator().manual_seed(0), num_blocks=1)
     rng = torch.Generator().manual_seed(1)
     values = torch.randn(5, 2, 4, generator=rng, dtype=F64, requires_grad=True)
@@ -135,7 +135,7 @@ def test_the_gradient_is_the_slope_of_the_loss() -> None:
 
 def test_heads_begin_by_looking_nearer_and_farther() -> None:
     """Slopes of 2^-4 and 2^-8 for two heads (Press et al. 2022)."""
-    block = CausalBlock(4, num_heads=2, feed_forward=3, window=3, activation="relu", dtype=F64)
+    block = CausalBlock(BlockShape(4, num_heads=2, feed_forward=3, window=3, activation="relu"), dtype=F64)
     block.initialise(torch.Generator().manual_seed(0), num_blocks=1)
     assert (GAIN * block.distances).tolist() == [[0, 0], [-1 / 16, -1 / 256], [-2 / 16, -2 / 256]]
 

@@ -10,23 +10,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from elman.nets.attention_encoder import AttentionEncoder
-from elman.nets.transformer import GAIN
+from elman.nets.transformer import GAIN, BlockShape
 
 F64 = torch.float64
 INPUTS, HIDDEN = 3, 4
 
 
 def build(*, window: int = 2, num_layers: int = 2) -> AttentionEncoder:
-    encoder = AttentionEncoder(
-        INPUTS,
-        HIDDEN,
-        num_layers=num_layers,
-        num_heads=2,
-        feed_forward=5,
-        window=window,
-        activation="gelu",
-        dtype=F64,
-    )
+    shape = BlockShape(HIDDEN, num_heads=2, feed_forward=5, window=window)
+    encoder = AttentionEncoder(INPUTS, shape, num_layers=num_layers, dtype=F64)
     rng = torch.Generator().manual_seed(0)
     encoder.initialise(rng)
     with torch.no_grad():

@@ -20,7 +20,7 @@ from elman.lm import Array
 from elman.models.neural import Carried
 from elman.models.recurrent import RecurrentModel
 from elman.models.trainable import Loss
-from elman.models.words import embedding_of, load_tensors, tensors_of
+from elman.models.words import dtype_of, embedding_of, load_tensors, tensors_of
 from elman.nets.encoder import reverse
 from elman.nets.stack import Stack
 from elman.text.batches import Batch, Lines, Position, Streams
@@ -64,11 +64,9 @@ class BilmModel(Module):
         cls, config: RecurrentConfig, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool
     ) -> Self:
         """The model whose `config` and `tensors()` these were."""
-        prefix = "onward."
-        words = embedding_of({name.removeprefix(prefix): array for name, array in tensors.items()}, "bilm")
-        dtype = torch.float64 if words.dtype == np.float64 else torch.float32
+        words = embedding_of(tensors, "bilm", within="onward.")
         config = config.model_copy(update={"embedding": words.shape[1]})
-        model = cls(config, vocab_size=vocab_size, reset_lines=reset_lines, rng=None, dtype=dtype)
+        model = cls(config, vocab_size=vocab_size, reset_lines=reset_lines, rng=None, dtype=dtype_of(words))
         load_tensors(model, tensors)
         return model
 

@@ -18,7 +18,7 @@ from elman.config import ClassifierConfig
 from elman.lm import Array
 from elman.models.reading import TextReader
 from elman.models.trainable import Loss
-from elman.models.words import embedding_of, load_tensors, tensors_of
+from elman.models.words import dtype_of, embedding_of, load_tensors, tensors_of
 from elman.nets.layer import draw_weights
 from elman.nets.pooling import Pool
 from elman.text.labelled import LabelBatch
@@ -65,10 +65,10 @@ class ClassifierModel(Module):
     @classmethod
     def from_tensors(cls, config: ClassifierConfig, tensors: Mapping[str, Array]) -> Self:
         """The model whose `config` and `tensors()` these were."""
-        words = embedding_of({"embedding.weight": tensors["reader.embedding.weight"]}, "classify")
-        dtype = torch.float64 if words.dtype == np.float64 else torch.float32
+        words = embedding_of(tensors, "classify", within="reader.")
         config = config.model_copy(update={"embedding": words.shape[1]})
-        model = cls(config, vocab_size=len(words), num_labels=len(tensors["output.bias"]), rng=None, dtype=dtype)
+        num = len(tensors["output.bias"])
+        model = cls(config, vocab_size=len(words), num_labels=num, rng=None, dtype=dtype_of(words))
         load_tensors(model, tensors)
         return model
 

@@ -18,10 +18,11 @@ from torch.nn import Parameter
 from elman.config import MaskedConfig
 from elman.lm import Array
 from elman.models.trainable import Loss
-from elman.models.words import Layers, VocabularyNet, embedding_of
+from elman.models.words import Layers, VocabularyNet, dtype_of, embedding_of
 from elman.nets.attention_encoder import AttentionEncoder
 from elman.nets.dropout import locked_dropout
 from elman.nets.encoder import BidirectionalStack, make_cell
+from elman.nets.transformer import BlockShape
 from elman.text.batches import Batch
 from elman.text.vocabulary import EOS_ID
 
@@ -48,44 +49,27 @@ class MaskedModel(VocabularyNet[MaskedConfig]):
     What stands at a hidden place is a learned vector of its own, not a word of the vocabulary.
     """
 
-    def __init__(
-        self,
-        config: MaskedConfig,
-        *,
-        vocab_size: int,
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        vectors: Array | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        super().__init__(config, vocab_size=vocab_size, rng=None, counts=counts, vectors=vectors, dtype=dtype)
-        self.hidden_vector = Parameter(torch.zeros(self.embedding.width, dtype=dtype))
-        if rng is not None:
-            self._initialise(rng, vectors)
-
     @classmethod
     def from_tensors(cls, config: MaskedConfig, tensors: Mapping[str, Array], *, vocab_size: int) -> Self:
         """The model whose `config` and `tensors()` these were."""
         words = embedding_of(tensors, "masked")
         config = config.model_copy(update={"embedding": words.shape[1]})
-        dtype = torch.float64 if words.dtype == np.float64 else torch.float32
-        model = cls(config, vocab_size=vocab_size, rng=None, dtype=dtype)
+        model = cls(config, vocab_size=vocab_size, rng=None, dtype=dtype_of(words))
         model.load_tensors(tensors)
         return model
 
     def _build_stack(self, dtype: torch.dtype) -> Layers:
         config, inputs = self.config, self.embedding.width
+        self.hidden_vector = Parameter(torch.zeros(inputs, dtype=dtype))
         if config.family == "transformer":
-            return AttentionEncoder(
-                inputs,
+            shape = BlockShape(
                 config.hidden,
-                num_layers=config.layers,
                 num_heads=config.num_heads,
                 feed_forward=config.feed_forward or 4 * config.hidden,
                 window=config.window or WINDOW,
                 activation=config.activation or "gelu",
-                dtype=dtype,
             )
+            return AttentionEncoder(inputs, shape, num_layers=config.layers, dtype=dtype)
         family = config.family
         return BidirectionalStack(
             lambda width: make_cell(family, width, config.hidden, dtype=dtype),

@@ -20,7 +20,7 @@ from torch import Tensor
 from elman.config import TextNetConfig
 from elman.lm import Array, map_state, num_rows, select
 from elman.models.trainable import Loss, StreamNet
-from elman.models.words import C, VocabularyNet, embedding_of
+from elman.models.words import C, VocabularyNet, dtype_of, embedding_of
 from elman.nets.maxent import Maxent, SparseLogits
 from elman.nets.ngrams import NgramTable, collect_ngrams
 from elman.text.vocabulary import EOS_ID
@@ -272,8 +272,7 @@ class NeuralModel(NeuralReader[L], StreamNet):
         """The model whose `config` and `tensors()` these were."""
         words = embedding_of(tensors, config.family)
         config = config.model_copy(update={"embedding": words.shape[1] or None})
-        dtype = torch.float64 if words.dtype == np.float64 else torch.float32
-        model = cls(config, vocab_size=vocab_size, reset_lines=reset_lines, rng=None, dtype=dtype)
+        model = cls(config, vocab_size=vocab_size, reset_lines=reset_lines, rng=None, dtype=dtype_of(words))
         model.take_ngrams(tensors)
         model.load_tensors(tensors)
         return model

@@ -9,7 +9,6 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Self
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -19,7 +18,7 @@ from elman.errors import UsageError
 from elman.lm import Array
 from elman.models.neural import Carried, NeuralReader, NeuralState
 from elman.models.trainable import Loss
-from elman.models.words import embedding_of
+from elman.models.words import dtype_of, embedding_of
 from elman.nets.embedding import Embedding
 from elman.nets.full_head import FullHead
 from elman.text.pair_batches import PairBatch
@@ -88,8 +87,7 @@ class PairModel(NeuralReader[Seq2SeqConfig]):
         words = embedding_of(tensors, "seq2seq")
         sources = words if config.shared_words else tensors.get("source_embedding.weight", words)
         config = config.model_copy(update={"embedding": words.shape[1]})
-        dtype = torch.float64 if words.dtype == np.float64 else torch.float32
-        model = cls(config, vocab_size=vocab_size, source_vocab_size=len(sources), rng=None, dtype=dtype)
+        model = cls(config, vocab_size=vocab_size, source_vocab_size=len(sources), rng=None, dtype=dtype_of(words))
         model.load_tensors(tensors)
         return model
 

@@ -16,6 +16,7 @@ from elman.models.neural import Carried, NeuralState, Reading
 from elman.models.pairs import PairModel, padded_leaves
 from elman.nets.attention_encoder import AttentionEncoder
 from elman.nets.dropout import locked_dropout
+from elman.nets.transformer import BlockShape
 from elman.nets.transformer_decoder import DecoderStack
 
 USUAL_WINDOW = 64
@@ -35,33 +36,21 @@ class TransformerPairs(PairModel):
 
     def _build_stack(self, dtype: torch.dtype) -> DecoderStack:
         config = self.config
-        return DecoderStack(
-            self.embedding.width,
-            config.hidden,
-            memory=config.hidden,
-            num_layers=config.layers,
-            num_heads=config.num_heads,
-            feed_forward=config.feed_forward or 4 * config.hidden,
-            window=config.window or USUAL_WINDOW,
-            activation="gelu",
-            dtype=dtype,
-        )
+        shape = self._shape(config.window or USUAL_WINDOW)
+        return DecoderStack(self.embedding.width, shape, memory=config.hidden, num_layers=config.layers, dtype=dtype)
 
     def _output_width(self) -> int:
         return self.config.hidden
 
     def _build_encoder(self, dtype: torch.dtype) -> None:
+        num_layers = self.config.encoder_layers or self.config.layers
+        shape = self._shape(SOURCE_WINDOW)
+        self.encoder = AttentionEncoder(self.embedding.width, shape, num_layers=num_layers, dtype=dtype)
+
+    def _shape(self, window: int) -> BlockShape:
         config = self.config
-        self.encoder = AttentionEncoder(
-            self.embedding.width,
-            config.hidden,
-            num_layers=config.encoder_layers or config.layers,
-            num_heads=config.num_heads,
-            feed_forward=config.feed_forward or 4 * config.hidden,
-            window=SOURCE_WINDOW,
-            activation="gelu",
-            dtype=dtype,
-        )
+        feed_forward = config.feed_forward or 4 * config.hidden
+        return BlockShape(config.hidden, num_heads=config.num_heads, feed_forward=feed_forward, window=window)
 
     def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
         super()._initialise(rng, vectors)

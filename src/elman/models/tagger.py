@@ -15,17 +15,20 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn import Linear, Module
 
-from elman.config import TaggerConfig
+from elman.config import RecurrentConfig, TaggerConfig
 from elman.lm import Array
+from elman.models.bilm_features import BilmFeatures
 from elman.models.reading import TextReader
 from elman.models.trainable import Loss
-from elman.models.words import embedding_of, load_tensors, tensors_of
+from elman.models.words import dtype_of, embedding_of, load_tensors, tensors_of
 from elman.nets.crf import Crf
 from elman.nets.layer import draw_weights
+from elman.nets.layer_mix import LayerMix
 from elman.nets.spelling import Spelling
 from elman.text.spans import PREFIXES, may_follow
 from elman.text.tag_corpus import TagBatch, Words
 
+BILM = "bilm."  # with which the names of its language models' tensors begin
 USUAL_SPELLING = 5  # characters a word, to estimate the work; of words that come twice in a batch one is read
 
 
@@ -38,7 +41,10 @@ class Tags:
 
 
 class TaggerModel(Module):
-    """Predicts tags. `labels` in their order; without `rng` all weights are zero, to be loaded."""
+    """Predicts tags. `labels` in their order; without `rng` all weights are zero, to be loaded.
+
+    bilm: trained language models, whose layers, mixed as the tagger learns to, are read beside each word.
+    """
 
     def __init__(
         self,
@@ -50,10 +56,13 @@ class TaggerModel(Module):
         rng: torch.Generator | None,
         counts: Array | None = None,
         vectors: Array | None = None,
+        bilm: BilmFeatures | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         self.vocab_size = len(labels)  # of answers
+        self.bilm = bilm
+        self.mix = None if bilm is None else LayerMix(bilm.num_feature_layers, dtype=dtype)
         self.spelling: Spelling | None = None
         if config.characters != "none":
             self.spelling = Spelling(
@@ -64,6 +73,7 @@ class TaggerModel(Module):
                 dtype=dtype,
             )
         more = self.spelling.features if self.spelling is not None else 0
+        more += bilm.width if bilm is not None else 0
         self.reader = TextReader(
             config, vocab_size=vocab_size, more_inputs=more, counts=counts, vectors=vectors, dtype=dtype
         )
@@ -76,18 +86,25 @@ class TaggerModel(Module):
             self._initialise(rng, vectors)
 
     @classmethod
-    def from_tensors(cls, config: TaggerConfig, tensors: Mapping[str, Array], *, labels: Sequence[str]) -> Self:
-        """The model whose `config`, labels and `tensors()` these were."""
-        words = embedding_of({"embedding.weight": tensors["reader.embedding.weight"]}, "tag")
+    def from_tensors(
+        cls,
+        config: TaggerConfig,
+        tensors: Mapping[str, Array],
+        *,
+        labels: Sequence[str],
+        bilm: RecurrentConfig | None = None,
+    ) -> Self:
+        """The model whose `config`, labels and `tensors()` these were. bilm: the settings of its language models."""
+        words = embedding_of(tensors, "tag", within="reader.")
         characters = tensors.get("spelling.embedding.weight")
-        dtype = torch.float64 if words.dtype == np.float64 else torch.float32
         model = cls(
             config.model_copy(update={"embedding": words.shape[1]}),
             vocab_size=len(words),
             num_characters=0 if characters is None else len(characters),
             labels=labels,
             rng=None,
-            dtype=dtype,
+            bilm=None if bilm is None else BilmFeatures(bilm, within(tensors, BILM), dtype=dtype_of(words)),
+            dtype=dtype_of(words),
         )
         load_tensors(model, tensors)
         return model
@@ -138,17 +155,21 @@ class TaggerModel(Module):
         """Multiply-adds of matrix products for one word, forward."""
         spelling = 0.0 if self.spelling is None else USUAL_SPELLING * self.spelling.multiply_adds()
         crf = 0.0 if self.crf is None else self.crf.multiply_adds()
+        spelling += 0.0 if self.bilm is None else self.bilm.multiply_adds() / 3  # nothing goes back through it
         return spelling + self.reader.stack.multiply_adds() + self.output.weight.numel() + crf
 
     def _scores(self, words: Words) -> tuple[Tensor, Tensor]:
         """-> (T, B, L), (B,)"""
         lengths_B = self._ids(words.lengths)
-        spelt_TBD = None
+        beside: list[Tensor] = []  # the words, (T, B, ...) each
         if self.spelling is not None:
             rate = self.config.rate("input") if self.training else 0.0
             spelt_UD = self.spelling(self._ids(words.spelling), self._ids(words.spelling_lengths), rate)
-            spelt_TBD = F.embedding(self._ids(words.forms).t(), spelt_UD)
-        encoding = self.reader(self._ids(words.words).t(), lengths_B, spelt_TBD)
+            beside.append(F.embedding(self._ids(words.forms).t(), spelt_UD))
+        if self.bilm is not None and self.mix is not None:
+            assert words.foreign is not None
+            beside.append(self.mix(self.bilm(self._ids(words.foreign), lengths_B)).transpose(0, 1))
+        encoding = self.reader(self._ids(words.words).t(), lengths_B, torch.cat(beside, dim=-1) if beside else None)
         return self.output(encoding.outputs), lengths_B
 
     def _ids(self, numbers: Array) -> Tensor:

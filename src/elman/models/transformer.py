@@ -8,7 +8,7 @@ from torch import Tensor
 from elman.config import TransformerConfig
 from elman.models.neural import Carried, NeuralModel, Reading
 from elman.nets.dropout import locked_dropout
-from elman.nets.transformer import CausalStack
+from elman.nets.transformer import BlockShape, CausalStack
 
 
 class TransformerModel(NeuralModel[TransformerConfig]):
@@ -22,16 +22,14 @@ class TransformerModel(NeuralModel[TransformerConfig]):
 
     def _build_stack(self, dtype: torch.dtype) -> CausalStack:
         config = self.config
-        return CausalStack(
-            self.embedding.width,
+        shape = BlockShape(
             config.hidden,
-            num_layers=config.layers,
             num_heads=config.num_heads,
             feed_forward=config.feed_forward or 4 * config.hidden,
             window=config.window,
             activation=config.activation,
-            dtype=dtype,
         )
+        return CausalStack(self.embedding.width, shape, num_layers=config.layers, dtype=dtype)
 
     def _output_width(self) -> int:
         return self.config.hidden

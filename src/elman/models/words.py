@@ -136,11 +136,17 @@ def _own_tensors(net: Module) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in everything.items() if name in kept}
 
 
-def embedding_of(tensors: Mapping[str, Array], family: str) -> Array:
-    """The words' vectors among a model's tensors, (V, E)."""
-    if "embedding.weight" not in tensors or tensors["embedding.weight"].ndim != 2:
-        raise DataError(f"these are not the tensors of a {family} model: no embedding.weight")
-    return tensors["embedding.weight"]
+def embedding_of(tensors: Mapping[str, Array], family: str, *, within: str = "") -> Array:
+    """The words' vectors among a model's tensors, (V, E). `within`: what their name begins with."""
+    name = f"{within}embedding.weight"
+    if name not in tensors or tensors[name].ndim != 2:
+        raise DataError(f"these are not the tensors of a {family} model: no {name}")
+    return tensors[name]
+
+
+def dtype_of(array: Array) -> torch.dtype:
+    """The numbers that a model computes in whose tensors these are."""
+    return torch.float64 if array.dtype == np.float64 else torch.float32
 
 
 def _embedding_width(config: NetConfig, vectors: Array | None) -> int:

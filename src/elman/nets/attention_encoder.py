@@ -9,31 +9,14 @@ import torch
 from torch import Tensor
 
 from elman.nets.dropout import locked_dropout
-from elman.nets.transformer import Activation, Block, BlockStack
+from elman.nets.transformer import Block, BlockShape, BlockStack
 
 
 class EncoderBlock(Block):
     """A block in which every token sees every other one of its row; beyond the window all distances are alike."""
 
-    def __init__(
-        self,
-        hidden: int,
-        *,
-        num_heads: int,
-        feed_forward: int,
-        window: int,
-        activation: Activation,
-        dtype: torch.dtype,
-    ) -> None:
-        super().__init__(
-            hidden,
-            num_heads=num_heads,
-            feed_forward=feed_forward,
-            num_distances=2 * window + 1,
-            activation=activation,
-            dtype=dtype,
-        )
-        self.window = window
+    def __init__(self, shape: BlockShape, *, dtype: torch.dtype) -> None:
+        super().__init__(shape, num_distances=2 * shape.window + 1, dtype=dtype)
 
     def how_far(self) -> Tensor:
         """From window tokens after to window tokens before. -> (2 W + 1,)"""
@@ -58,30 +41,9 @@ class EncoderBlock(Block):
 class AttentionEncoder(BlockStack[EncoderBlock]):
     """Blocks of attention over whole rows, and a norm at the end. Padding never changes anything."""
 
-    def __init__(
-        self,
-        inputs: int,
-        hidden: int,
-        *,
-        num_layers: int,
-        num_heads: int,
-        feed_forward: int,
-        window: int,
-        activation: Activation,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        blocks = [
-            EncoderBlock(
-                hidden,
-                num_heads=num_heads,
-                feed_forward=feed_forward,
-                window=window,
-                activation=activation,
-                dtype=dtype,
-            )
-            for _ in range(num_layers)
-        ]
-        super().__init__(blocks, inputs=inputs, hidden=hidden, dtype=dtype)
+    def __init__(self, inputs: int, shape: BlockShape, *, num_layers: int, dtype: torch.dtype) -> None:
+        blocks = [EncoderBlock(shape, dtype=dtype) for _ in range(num_layers)]
+        super().__init__(blocks, inputs=inputs, hidden=shape.hidden, dtype=dtype)
 
     def forward(
         self, words_TBE: Tensor, lengths_B: Tensor, *, dropout_input: float = 0.0, dropout: float = 0.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar, cast
 
 import torch
@@ -22,6 +23,17 @@ GAIN = 8.0  # of the numbers for distances, which would move too slowly at a rat
 MIN_STRIDE = 32  # queries at once: fewer, for a short window, would starve the matrix products
 
 
+@dataclass(frozen=True)
+class BlockShape:
+    """How blocks are made."""
+
+    hidden: int
+    num_heads: int
+    feed_forward: int  # how wide the feed-forward net is inside
+    window: int  # tokens attended to, or distances told apart
+    activation: Activation = "gelu"
+
+
 class Block(Module):
     """Attention, then a feed-forward net, each added to what it read, which it reads normed (Xiong et al. 2020).
 
@@ -29,27 +41,20 @@ class Block(Module):
     begins as a line that falls with the distance, steeper from head to head (Press et al. 2022).
     """
 
-    def __init__(
-        self,
-        hidden: int,
-        *,
-        num_heads: int,
-        feed_forward: int,
-        num_distances: int,
-        activation: Activation,
-        dtype: torch.dtype,
-    ) -> None:
+    def __init__(self, shape: BlockShape, *, num_distances: int, dtype: torch.dtype) -> None:
         super().__init__()
+        hidden = shape.hidden
         self.hidden = hidden
-        self.num_heads = num_heads
-        self.activation: Activation = activation
+        self.num_heads = shape.num_heads
+        self.window = shape.window
+        self.activation: Activation = shape.activation
         self.attention_norm = LayerNorm(hidden, dtype=dtype)
         self.attention_in = Linear(hidden, 3 * hidden, dtype=dtype)  # queries, keys, values
         self.attention_out = Linear(hidden, hidden, dtype=dtype)
-        self.distances = Parameter(torch.zeros(num_distances, num_heads, dtype=dtype))
+        self.distances = Parameter(torch.zeros(num_distances, shape.num_heads, dtype=dtype))
         self.feed_forward_norm = LayerNorm(hidden, dtype=dtype)
-        self.feed_forward_in = Linear(hidden, feed_forward, dtype=dtype)
-        self.feed_forward_out = Linear(feed_forward, hidden, dtype=dtype)
+        self.feed_forward_in = Linear(hidden, shape.feed_forward, dtype=dtype)
+        self.feed_forward_out = Linear(shape.feed_forward, hidden, dtype=dtype)
 
     def _weigh(self, distances: Tensor) -> Tensor:
         """What rows of `distances` add to the energies of each head. -> (A, ...)"""
@@ -98,25 +103,8 @@ class Block(Module):
 class CausalBlock(Block):
     """A block in which a token sees itself and the window - 1 tokens before it, whichever way the text was cut."""
 
-    def __init__(
-        self,
-        hidden: int,
-        *,
-        num_heads: int,
-        feed_forward: int,
-        window: int,
-        activation: Activation,
-        dtype: torch.dtype,
-    ) -> None:
-        super().__init__(
-            hidden,
-            num_heads=num_heads,
-            feed_forward=feed_forward,
-            num_distances=window,
-            activation=activation,
-            dtype=dtype,
-        )
-        self.window = window
+    def __init__(self, shape: BlockShape, *, dtype: torch.dtype) -> None:
+        super().__init__(shape, num_distances=shape.window, dtype=dtype)
 
     def how_far(self) -> Tensor:
         """From the token itself back. -> (W,)"""
@@ -210,31 +198,10 @@ class CausalStack(BlockStack[CausalBlock]):
     """Blocks on top of each other, and a norm at the end. What is carried is the number of tokens seen (up to
     the window - 1), then each block's keys and values of them."""
 
-    def __init__(
-        self,
-        inputs: int,
-        hidden: int,
-        *,
-        num_layers: int,
-        num_heads: int,
-        feed_forward: int,
-        window: int,
-        activation: Activation,
-        dtype: torch.dtype,
-    ) -> None:
-        blocks = [
-            CausalBlock(
-                hidden,
-                num_heads=num_heads,
-                feed_forward=feed_forward,
-                window=window,
-                activation=activation,
-                dtype=dtype,
-            )
-            for _ in range(num_layers)
-        ]
-        super().__init__(blocks, inputs=inputs, hidden=hidden, dtype=dtype)
-        self.window = window
+    def __init__(self, inputs: int, shape: BlockShape, *, num_layers: int, dtype: torch.dtype) -> None:
+        blocks = [CausalBlock(shape, dtype=dtype) for _ in range(num_layers)]
+        super().__init__(blocks, inputs=inputs, hidden=shape.hidden, dtype=dtype)
+        self.window = shape.window
 
     def start(self, rows: int) -> tuple[Tensor, ...]:
         """Nothing seen yet."""

@@ -14,26 +14,15 @@ from torch.nn import LayerNorm, Linear
 
 from elman.nets.dropout import locked_dropout
 from elman.nets.layer import draw_weights
-from elman.nets.transformer import Activation, BlockStack, CausalBlock
+from elman.nets.transformer import BlockShape, BlockStack, CausalBlock
 
 
 class DecoderBlock(CausalBlock):
     """Attention to what was written, then to the source, then a feed-forward net, each added to what it read."""
 
-    def __init__(
-        self,
-        hidden: int,
-        *,
-        memory: int,
-        num_heads: int,
-        feed_forward: int,
-        window: int,
-        activation: Activation,
-        dtype: torch.dtype,
-    ) -> None:
-        super().__init__(
-            hidden, num_heads=num_heads, feed_forward=feed_forward, window=window, activation=activation, dtype=dtype
-        )
+    def __init__(self, shape: BlockShape, *, memory: int, dtype: torch.dtype) -> None:
+        super().__init__(shape, dtype=dtype)
+        hidden = shape.hidden
         self.source_norm = LayerNorm(hidden, dtype=dtype)
         self.source_query = Linear(hidden, hidden, dtype=dtype)
         self.source_in = Linear(memory, 2 * hidden, dtype=dtype)  # keys, values
@@ -90,33 +79,10 @@ class DecoderStack(BlockStack[DecoderBlock]):
     block's keys and values of the source, (B, S, H) each, and the sources' lengths, (B,).
     """
 
-    def __init__(
-        self,
-        inputs: int,
-        hidden: int,
-        *,
-        memory: int,
-        num_layers: int,
-        num_heads: int,
-        feed_forward: int,
-        window: int,
-        activation: Activation,
-        dtype: torch.dtype,
-    ) -> None:
-        blocks = [
-            DecoderBlock(
-                hidden,
-                memory=memory,
-                num_heads=num_heads,
-                feed_forward=feed_forward,
-                window=window,
-                activation=activation,
-                dtype=dtype,
-            )
-            for _ in range(num_layers)
-        ]
-        super().__init__(blocks, inputs=inputs, hidden=hidden, dtype=dtype)
-        self.window = window
+    def __init__(self, inputs: int, shape: BlockShape, *, memory: int, num_layers: int, dtype: torch.dtype) -> None:
+        blocks = [DecoderBlock(shape, memory=memory, dtype=dtype) for _ in range(num_layers)]
+        super().__init__(blocks, inputs=inputs, hidden=shape.hidden, dtype=dtype)
+        self.window = shape.window
 
     def start(self, memory_BSM: Tensor, lengths_B: Tensor) -> tuple[Tensor, ...]:
         """Nothing written yet, the source read."""
