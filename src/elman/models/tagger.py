@@ -103,7 +103,7 @@ class TaggerModel(Module):
             num_characters=0 if characters is None else len(characters),
             labels=labels,
             rng=None,
-            bilm=None if bilm is None else BilmFeatures(bilm, within(tensors, BILM), dtype=dtype_of(words)),
+            bilm=None if bilm is None else BilmFeatures(bilm, bilm_tensors(tensors), dtype=dtype_of(words)),
             dtype=dtype_of(words),
         )
         load_tensors(model, tensors)
@@ -174,6 +174,11 @@ class TaggerModel(Module):
 
     def _ids(self, numbers: Array) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64)).to(self.reader.device)
+
+
+def bilm_tensors(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """Those of a tagger's language models, by the names they have there."""
+    return {name.removeprefix(BILM): array for name, array in tensors.items() if name.startswith(BILM)}
 
 
 def allowed_pairs(labels: Sequence[str], scheme: str | None) -> Array | None:
