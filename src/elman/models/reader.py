@@ -55,7 +55,7 @@ class ReaderModel(Module):
         )
         self.question = Linear(width, 2 * config.hidden, dtype=dtype)
         self.positions = Parameter(torch.zeros(config.positions, 2 * config.hidden, dtype=dtype))
-        self.hops = ModuleList(Linear(4 * config.hidden, 2 * config.hidden, dtype=dtype) for _ in range(config.hops))
+        self.hops = ModuleList(Linear(6 * config.hidden, 2 * config.hidden, dtype=dtype) for _ in range(config.hops))
         self.output = Linear(2 * config.hidden, num_answers, dtype=dtype)
         self._usual_length = usual_length
         if rng is not None:
@@ -130,7 +130,8 @@ class ReaderModel(Module):
             energy_SB = energy_SB.masked_fill(~is_sentence_SB, -1e9)  # a question without a context looks at nothing
             weights_SB = energy_SB.softmax(0) * is_sentence_SB
             seen_BD = (weights_SB[:, :, None] * memory_SBD).sum(0)
-            query_BD = query_BD + torch.tanh(hop(torch.cat([query_BD, seen_BD], dim=-1)))
+            # the product says whether what was seen agrees: without it `is Mary in the kitchen` was never learnt
+            query_BD = query_BD + torch.tanh(hop(torch.cat([query_BD, seen_BD, query_BD * seen_BD], dim=-1)))
             weights.append(weights_SB.t())
         return self.output(F.dropout(query_BD, rate)), weights
 
