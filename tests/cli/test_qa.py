@@ -70,3 +70,28 @@ def test_what_cannot_be_is_refused(run: Run, tmp_path: Path) -> None:
     path.write_text("1 A b.\n2 Where?\tb\n")
     found = run("train", "qa", path, "--out", tmp_path / "m", "--valid", "none", "--epochs", "1")
     assert found.code == 65 and "every question has the same answer" in found.err
+
+
+def make_yes_or_no(count: int, seed: int) -> str:
+    """Whether somebody is where they went last: what was seen has to be compared with what is asked."""
+    rng = np.random.default_rng(seed)
+    places = ["hall", "yard", "shop", "pond"]
+    rows = []
+    for _ in range(count):
+        went = [(str(rng.choice(["Ann", "Bob", "Cid", "Dan"])), str(rng.choice(places))) for _ in range(3)]
+        who, where = sorted(dict(went).items())[rng.integers(len(dict(went)))]
+        asked = where if rng.random() < 0.5 else str(rng.choice([place for place in places if place != where]))
+        told = " ".join(f"{name} went to the {place}." for name, place in went)
+        rows.append(f"{told}\tIs {who} in the {asked}?\t{'yes' if asked == where else 'no'}\n")
+    return "".join(rows)
+
+
+@pytest.mark.slow
+def test_yes_or_no_is_learnt(tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").write_text(make_yes_or_no(1500, 0))
+    (tmp_path / "valid.tsv").write_text(make_yes_or_no(200, 1))
+    settings = {"model.hidden": 32, "model.embedding": 32, "train.epochs": 20, "train.learning_rate": 0.005}
+    model = elman.train(
+        "qa", tmp_path / "train.tsv", valid=tmp_path / "valid.tsv", settings=settings, threads=1, out=tmp_path / "m"
+    )
+    assert model.info()["valid"]["accuracy"] > 0.95
