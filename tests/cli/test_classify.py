@@ -124,6 +124,28 @@ def test_what_cannot_be_is_refused(
     assert message in found.err
 
 
+def test_the_names_of_columns_are_no_text_and_a_label_of_the_first_row_alone_is_told(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    """A table with `sentence` and `label` in its first row once gave a class named label."""
+    rows = "".join(f"{text}\t{label}\n" for label, _, _, text in make_rows(60, 3))
+    options = ["--set=data.source=1", "--set=data.target=2", "--set=train.steps=2", "--set=model.baseline=false"]
+    for header, said in (
+        ("sentence\tlabel\n", "'sentence\\tlabel', names the columns, and is left out"),
+        ("satz\turteil\n", "has the label 'urteil': if it names the columns, set data.header=true"),
+        ("", ""),
+    ):
+        (tmp_path / "t.tsv").write_text(header + rows)
+        made = run("train", "classify", tmp_path / "t.tsv", "--out", tmp_path / "m", "--overwrite", *SMALL, *options)
+        assert made.code == 0 and said in made.err
+        assert ("label" in made.err.replace("labels", "")) == bool(header)
+        num_labels = 3 if "urteil" in header else 2
+        assert len(json.loads((tmp_path / "m" / "config.json").read_text())["labels"]) == num_labels
+    (tmp_path / "e.tsv").write_text("sentence\tlabel\n" + rows)
+    found = run("evaluate", tmp_path / "m", tmp_path / "e.tsv", "--json").json
+    assert (found["examples"], found["header_lines"]) == (60, 1)
+
+
 def test_a_text_of_five_thousand_words_is_read_from_both_ends_and_said(run: Run, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "long.tsv"
     path.write_text("pos\tgreat " + "film " * 5000 + "\n" + "pos\tgreat film\nneg\tawful film\n" * 10)

@@ -41,6 +41,26 @@ def test_columns_are_spelt_or_taken_as_symbols(tmp_path: Path) -> None:
     assert PairsConfig(source=(1, 3), target=(2,), spelled=(1,)).units_of("source") == "space"  # type: ignore[call-arg]
 
 
+def test_the_names_of_columns_are_no_pair(tmp_path: Path) -> None:
+    table = "Source\ttarget\nguten Tag\tgood day\nsource\ttarget\n"  # only a first row names columns
+    found = read(tmp_path / "p.tsv", table)
+    assert rows(found) == [("guten Tag", "good day"), ("source", "target")]
+    place = f"line 1 of {tmp_path / 'p.tsv'}, 'Source\\ttarget',"
+    assert found.notes() == [f"{place} names the columns, and is left out (data.header=false keeps it)"]
+    assert found.left_out() == {"header_lines": 1}
+    assert len(read(tmp_path / "p.tsv", table, header=False)) == 3
+    kept = read(tmp_path / "p.tsv", "Quelle\tZiel\nja\tyes\n")
+    assert (len(kept), kept.notes(), kept.left_out()) == (2, [], {})  # it may be a pair
+    assert rows(read(tmp_path / "p.tsv", "Quelle\tZiel\nja\tyes\n", header=True)) == [("ja", "yes")]
+
+
+def test_every_file_may_name_its_columns(tmp_path: Path) -> None:
+    for name, word in (("a.tsv", "eins"), ("b.tsv", "zwei")):
+        (tmp_path / name).write_text(f"\nde\ten\n{word}\tx\n")
+    found = read_pairs([tmp_path / "a.tsv", tmp_path / "b.tsv"], PairsConfig())
+    assert (found.sources, len(found.headers)) == (["eins", "zwei"], 2)
+
+
 def test_scan_commands_are_pairs(tmp_path: Path) -> None:
     found = read(tmp_path / "scan.txt", "IN: jump twice OUT: I_JUMP I_JUMP\nIN: run OUT: I_RUN\n")
     assert rows(found) == [("jump twice", "I_JUMP I_JUMP"), ("run", "I_RUN")]

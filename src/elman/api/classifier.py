@@ -133,7 +133,7 @@ class Classifier(TaskModel):
         pairs = read_labelled(data, self.data)
         found = self._numbers(pairs, should_stop=lambda: False)
         assert found is not None
-        extra: dict[str, Any] = {"dropped_lines": pairs.num_dropped} if pairs.num_dropped else {}
+        extra = pairs.left_out()
         return found | extra | {"seed": seed}
 
     def measure(self, tensors: Mapping[str, Array], *, should_stop: Callable[[], bool]) -> dict[str, Any] | None:

@@ -44,6 +44,7 @@ DROPOUT = 0.5
 USUAL_BATCH = 32
 MAX_WORDS = 6000  # of a step
 ENOUGH_PASSES = 8.0  # with 27, none of four nets was better, and all were far too sure
+MANY_ROWS = 20  # from which on a label that only the first row has is strange
 UNSEEN = -1  # the class of a text whose label was not in training
 
 
@@ -56,7 +57,7 @@ class ClassifyTask(Task):
         model: ClassifierConfig = config.make(ClassifierConfig, request.settings["model"], section="model")
         refuse_stream_settings("classify", request.settings["train"])
         pairs = read_labelled(request.data, data)
-        notes = [f"{pairs.num_dropped:,} bad lines were dropped"] * bool(pairs.num_dropped)
+        notes = pairs.notes() + _lone_first_label(pairs, model)
         training, heldout = pairs, None
         if request.holds_out:
             training, heldout = split_pairs(pairs, data.heldout)
@@ -210,6 +211,14 @@ def _labels(pairs: Pairs, model: ClassifierConfig) -> tuple[str, ...]:
             hint=f"{columns}; model.output=linear is for numbers, sigmoid for several labels at once",
         )
     return tuple(sorted(labels))
+
+
+def _lone_first_label(pairs: Pairs, model: ClassifierConfig) -> list[str]:
+    """A warning if only the first row has its label, as the names of columns would."""
+    first, *others = pairs.targets
+    if model.output == "linear" or first in others or len(others) < MANY_ROWS:
+        return []
+    return [f"only {pairs.place(0)} has the label {first!r}: if it names the columns, set data.header=true"]
 
 
 def _targets(pairs: Pairs, labels: Sequence[str], model: ClassifierConfig) -> Array:

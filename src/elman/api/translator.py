@@ -233,7 +233,7 @@ class Translator(TaskModel):
         sources, references = pairs.by_source()
         found = self._numbers(sources, references, beam=beam, should_stop=lambda: False)
         assert found is not None
-        extra: dict[str, Any] = {"dropped_lines": pairs.num_dropped} if pairs.num_dropped else {}
+        extra = pairs.left_out()
         extra |= self._perplexity(corpus.source.ids, corpus.target.ids, should_stop=lambda: False)
         return found | extra | {"seed": seed} | ({"notes": notes} if notes else {})
 

@@ -33,6 +33,7 @@ class PairsConfig(Config):
     shared: bool = False  # one vocabulary for both sides
     source: Integers = ()  # columns of a table, from 1; several are joined by a space
     target: Integers = ()
+    header: bool | None = None  # whether a file's first row names its columns; by its look if not given
     spelled: Integers = ()  # columns of the source that are spelt letter by letter, while the others are symbols
     min_count: int = Field(2, ge=1)
     max_words: int = Field(60_000, ge=1, le=2_000_000)
@@ -67,6 +68,7 @@ class LabelledConfig(Config):
     lower_case: bool = True  # letters are made small first
     source: Integers = ()  # columns of a table, from 1: of the text; several are joined by a space
     target: Integers = ()  # the same: of the label
+    header: bool | None = None  # whether a file's first row names its columns; by its look if not given
     min_count: int = Field(2, ge=1)
     max_words: int = Field(60_000, ge=1, le=2_000_000)  # those of the word vectors among them
     max_length: int = Field(400, ge=2)  # words that are read of a text: of longer ones half from either end

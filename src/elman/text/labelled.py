@@ -37,7 +37,7 @@ def read_labelled(sources: Sources, data: LabelledConfig) -> Pairs:
     """All texts of some files, each with its label."""
     reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": data.skip_bad})
     found = Pairs()
-    read_rows(sources, reading, lambda lines, texts: _choose_format(lines, texts, data), found)
+    read_rows(sources, reading, lambda lines, texts: _choose_format(lines, texts, data), found, header=data.header)
     if not len(found):
         raise DataError("there are no texts in the input", hint="a line is a label, a tab or a space, and a text")
     return found

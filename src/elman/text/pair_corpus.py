@@ -75,9 +75,7 @@ def learn_vocabularies(
 
     Rows with the same source are held out together, wherever they stand.
     """
-    notes: list[str] = []
-    if pairs.num_dropped:
-        notes.append(f"{pairs.num_dropped:,} bad lines were dropped")
+    notes = pairs.notes()
     training, rest = split_pairs(pairs, data.heldout) if heldout else (pairs, None)
     if rest is not None:
         notes.append(f"{len(rest):,} of {len(pairs):,} pairs are held out")

@@ -21,6 +21,14 @@ _SCAN = re.compile(r"IN: (.*) OUT: (.*)")
 _RECORD_HINT = 'a record looks like {"source": "...", "target": "..."}'
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
+_COLUMN_NAME = re.compile(
+    "text|sentence[12]?|phrase|review|document|content|title|headline|tweet|message|comment|utterance|"
+    "labels?|class|category|topic|sentiment|polarity|stars|score|rating|intent|emotion|"
+    "source|src|input|target|tgt|trg|output|question|query|answer|translation|summary|"
+    "word|lemma|form|features|pronunciation|en|de|fr|es",
+    re.IGNORECASE,
+)
+
 Row = tuple[str, str]
 Parse = Callable[[str], Row | Fault]
 Choose = Callable[[Lines, Sequence[str]], Parse]
@@ -34,6 +42,7 @@ class Pairs:
     targets: list[str] = field(default_factory=list)
     num_dropped: int = 0
     _places: list[tuple[str, int]] = field(default_factory=list)  # the file and line of each row
+    headers: list[str] = field(default_factory=list)  # first rows of files that were left out, and where they stood
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -53,7 +62,17 @@ class Pairs:
         """Some of the rows, in order."""
         columns = (self.sources, self.targets, self._places)
         sources, targets, places = ([column[row] for row in rows] for column in columns)
-        return Pairs(sources, targets, self.num_dropped, places)  # type: ignore[arg-type]
+        return Pairs(sources, targets, self.num_dropped, places, self.headers)  # type: ignore[arg-type]
+
+    def left_out(self) -> dict[str, int]:
+        """How many lines are not among the rows, by the keys of `evaluate`."""
+        counts = {"dropped_lines": self.num_dropped, "header_lines": len(self.headers)}
+        return {name: count for name, count in counts.items() if count}
+
+    def notes(self) -> list[str]:
+        """What was left out, in sentences."""
+        said = [f"{header} names the columns, and is left out (data.header=false keeps it)" for header in self.headers]
+        return said + [f"{self.num_dropped:,} bad lines were dropped"] * bool(self.num_dropped)
 
     def by_source(self) -> tuple[list[str], list[list[str]]]:
         """Every source once, in order of first appearance, and all its different targets."""
@@ -69,7 +88,9 @@ def read_pairs(sources: Sources, data: PairsConfig, *, targets: Sources | None =
     if targets is not None:
         _read_aligned(sources, targets, data, found)
     else:
-        read_rows(sources, _reading(data), lambda lines, texts: _choose_format(lines, texts, data), found)
+        read_rows(
+            sources, _reading(data), lambda lines, texts: _choose_format(lines, texts, data), found, header=data.header
+        )
     if not len(found):
         raise DataError("there are no pairs in the input", hint="it needs at least one source and its target")
     return found
@@ -79,25 +100,39 @@ def _reading(data: PairsConfig) -> DataConfig:
     return DataConfig.model_validate({"errors": data.errors, "skip_bad": data.skip_bad})
 
 
-def read_rows(sources: Sources, data: DataConfig, choose: Choose, found: Pairs) -> None:
-    """Add all rows of some files; `choose` says, by a file's first lines, how its lines are to be read."""
+def read_rows(sources: Sources, data: DataConfig, choose: Choose, found: Pairs, *, header: bool | None) -> None:
+    """Add all rows of some files; `choose` says, by a file's first lines, how its lines are to be read.
+
+    header: whether a file's first row names its columns; by its look if not given.
+    """
     reader = Reader(sources, data, keep_records=True)
     name, parse = None, None
     for lines in reader.blocks():
         texts = lines.data.decode().removesuffix("\n").split("\n")
         if not any(text.strip() for text in texts):
             continue
-        if parse is None or name != lines.source:
+        is_first = parse is None or name != lines.source
+        if parse is None or is_first:
             name, parse = lines.source, choose(lines, texts)
         for index, text in enumerate(texts):
             if not text.strip():
                 continue
             row = parse(text)
-            if isinstance(row, Fault):
+            if is_first and (names_columns(row) if header is None else header):
+                found.headers.append(f"line {lines.number(index)} of {lines.source}, {text.strip()!r},")
+            elif isinstance(row, Fault):
                 reader.drop(lines, index, row)
             else:
                 found.add(row, lines.source, lines.number(index))
+            is_first = False
     found.num_dropped = reader.num_dropped
+
+
+def names_columns(row: Row | Fault) -> bool:
+    """Whether both sides of a row are names that columns have, and so nothing that anyone says."""
+    if isinstance(row, Fault):
+        return False
+    return row[0] != row[1] and all(_COLUMN_NAME.fullmatch(side) for side in row)
 
 
 def _choose_format(lines: Lines, texts: Sequence[str], data: PairsConfig) -> Parse:
