@@ -12,6 +12,7 @@ from elman import build, config, files, store
 from elman.api import runs
 from elman.api.model import Model, load_lm
 from elman.api.runs import OnProgress, Report
+from elman.api.word_vectors import read_word_vectors
 from elman.config import NetConfig, TrainConfig
 from elman.evaluate import Evaluation
 from elman.lm import Array
@@ -130,13 +131,7 @@ def _new(
     model_config: NetConfig, ids: Array, tokenizer: Tokenizer, record: store.Record, report: Report
 ) -> NeuralModel[Any]:
     """A net with fresh weights."""
-    vectors = None
-    if model_config.vectors is not None:
-        from elman.nets.vectors import read_vectors
-
-        found = read_vectors(Path(model_config.vectors), tokenizer.tokens)
-        report(f"vectors for {found.found:,} of {tokenizer.vocab_size:,} words")
-        vectors = found.matrix
+    vectors = read_word_vectors(model_config, tokenizer, report=report)
     return build.construct(
         model_config,
         ids,

@@ -12,6 +12,7 @@ import numpy as np
 from elman import config, store
 from elman.api.runs import Report
 from elman.api.tasks import Prepared, Read, Request, Task, TaskModel, refuse_beam
+from elman.api.word_vectors import read_word_vectors
 from elman.config import DataConfig, NetConfig
 from elman.errors import UsageError
 from elman.lm import Array
@@ -69,13 +70,7 @@ class TextTask(Task):
         tokenizer = Tokenizer.from_files(read)
         counts = np.bincount(tensors["train"], minlength=tokenizer.vocab_size)
         assert isinstance(record.model, NetConfig)
-        vectors = None
-        if record.model.vectors is not None:
-            from elman.nets.vectors import read_vectors
-
-            found = read_vectors(Path(record.model.vectors), tokenizer.tokens)
-            report(f"vectors for {found.found:,} of {tokenizer.vocab_size:,} words")
-            vectors = found.matrix
+        vectors = read_word_vectors(record.model, tokenizer, report=report)
         return self.construct(record, tokenizer.vocab_size, counts=counts, vectors=vectors)
 
     @abstractmethod

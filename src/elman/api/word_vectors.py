@@ -1,10 +1,11 @@
-"""Word vectors from a file, for nets that read texts as words."""
+"""Word vectors from a file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from elman.config import ReadingConfig
+from elman.api.runs import Report
+from elman.config import NetConfig, ReadingConfig
 from elman.lm import Array
 from elman.text.tokenizer import Tokenizer
 
@@ -20,9 +21,19 @@ def vector_words(model: ReadingConfig) -> list[str]:
 
 def vector_tensors(model: ReadingConfig, words: Tokenizer) -> tuple[dict[str, Array], list[str]]:
     """The words' vectors, to be kept with a run that may be resumed without the file; and what is to be said of them."""
+    said: list[str] = []
+    vectors = read_word_vectors(model, words, folds_case=True, report=said.append)
+    return {} if vectors is None else {"vectors": vectors}, said
+
+
+def read_word_vectors(
+    model: NetConfig | ReadingConfig, words: Tokenizer, *, folds_case: bool = False, report: Report
+) -> Array | None:
+    """The words' vectors, if the settings name a file of them. -> (V, E)"""
     if model.vectors is None:
-        return {}, []
+        return None
     from elman.nets.vectors import read_vectors
 
-    found = read_vectors(Path(model.vectors), words.tokens, folds_case=True)
-    return {"vectors": found.matrix}, [f"vectors for {found.found:,} of {words.vocab_size:,} words"]
+    found = read_vectors(Path(model.vectors), words.tokens, folds_case=folds_case)
+    report(f"vectors for {found.found:,} of {words.vocab_size:,} words")
+    return found.matrix
