@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from elman import config, store
+from elman.api.borrowed import BILM_CONFIG, bilm_settings, read_bilm
 from elman.api.runs import Report
 from elman.api.tagger import Tagger
 from elman.api.tasks import Prepared, Read, Request, Task, refuse_stream_settings
 from elman.api.word_vectors import vector_tensors, vector_words
-from elman.config import SentencesConfig, TaggerConfig, TrainConfig
+from elman.config import RecurrentConfig, SentencesConfig, TaggerConfig, TrainConfig
 from elman.errors import DataError
 from elman.lm import Array
 from elman.text.conll import Sentence, read_sentences
+from elman.text.foreign_words import ForeignWords
 from elman.text.spans import find_scheme, first_breach
 from elman.text.tag_corpus import (
     CHARACTER_PREFIX,
     FIRST,
+    FOREIGN_PREFIX,
     Forms,
     Lexicon,
     TagBatches,
@@ -65,7 +68,14 @@ class TagTask(Task):
         labels = labels_of(training)
         _check_labels(labels)
         model, scheme_notes = _choose_output(model, labels, training)
-        lexicon = learn_lexicon(training, data, more_words=vector_words(model), folds_case=model.vectors is not None)
+        bilm = None if model.bilm is None else read_bilm(Path(model.bilm))
+        lexicon = learn_lexicon(
+            training,
+            data,
+            more_words=vector_words(model),
+            folds_case=model.vectors is not None,
+            foreign=None if bilm is None else bilm.words,
+        )
         vectors, more = vector_tensors(model, lexicon.words)
         notes += more
         (train_forms, valid_forms), forms = encode_sentences(
@@ -76,10 +86,14 @@ class TagTask(Task):
             "train_tags": encode_tags(training, labels),
             **forms.tensors(),
             **vectors,
+            **({} if bilm is None else bilm.tensors),
         }
         if heldout:
             tensors |= _heldout_tensors(heldout, valid_forms, encode_tags(heldout, labels))
         notes += [f"{len(labels):,} tags, {lexicon.words.vocab_size - FIRST:,} words", *scheme_notes]
+        if forms.foreign is not None:
+            num_known = np.count_nonzero(forms.foreign[train_forms[train_forms != EOS_ID]] != UNK_ID)
+            notes.append(f"{model.bilm} knows {num_known / max(1, len(train_forms) - len(training)):.1%} of the words")
         for sentence in notes:
             request.report(sentence)
         num_words = len(train_forms) - len(training)
@@ -98,7 +112,8 @@ class TagTask(Task):
             command=request.command,
             notes=tuple(notes),
         )
-        return Prepared(record, lexicon.files(), tensors, request.settings)
+        contents = {**lexicon.files(), **({} if bilm is None else bilm.files())}
+        return Prepared(record, contents, tensors, request.settings)
 
     def plan(self, prepared: Prepared, *, seconds: float, flops_per_second: float) -> Plan:
         """Sizes for what the user has not set, given the seconds left for training."""
@@ -120,9 +135,11 @@ class TagTask(Task):
         """A net with fresh weights drawn by the record's seed."""
         import torch
 
-        from elman.models.tagger import TaggerModel
+        from elman.models.bilm_features import BilmFeatures
+        from elman.models.tagger import TaggerModel, bilm_tensors
 
         lexicon = _read_lexicon(read, record)
+        settings = _read_bilm_settings(read, record)
         words = np.asarray(tensors["form_words"])[np.asarray(tensors["train_forms"])]
         counts = np.bincount(words[np.asarray(tensors["train_forms"]) != EOS_ID], minlength=lexicon.words.vocab_size)
         counts[UNK_ID] = 0
@@ -134,6 +151,7 @@ class TagTask(Task):
             rng=torch.Generator().manual_seed(record.seed),
             counts=counts,
             vectors=np.array(tensors["vectors"]) if "vectors" in tensors else None,
+            bilm=None if settings is None else BilmFeatures(settings, bilm_tensors(tensors)),
         )
 
     def batches(self, record: store.TaskRecord, tensors: Mapping[str, Array], *, train: TrainConfig) -> Batches:
@@ -161,7 +179,8 @@ class TagTask(Task):
         from elman.models.tagger import TaggerModel
 
         model: TaggerConfig = record.model  # type: ignore[assignment]
-        return TaggerModel.from_tensors(model, tensors, labels=record.labels).eval()
+        bilm = _read_bilm_settings(read, record)
+        return TaggerModel.from_tensors(model, tensors, labels=record.labels, bilm=bilm).eval()
 
     def wrap(self, record: store.TaskRecord, read: Read, net: Any, directory: Path | None) -> Tagger:
         """The net with its words."""
@@ -242,5 +261,14 @@ def _heldout_tensors(sentences: Sequence[Sentence], forms: Array, tags: Array) -
 
 def _read_lexicon(read: Read, record: store.TaskRecord) -> Lexicon:
     model: TaggerConfig = record.model  # type: ignore[assignment]
+    words = WordList(Tokenizer.from_files(read), folds_case=model.vectors is not None)
     characters = Tokenizer.from_files(lambda name: read(CHARACTER_PREFIX + name))
-    return Lexicon(WordList(Tokenizer.from_files(read), folds_case=model.vectors is not None), characters)
+    foreign = None
+    if model.bilm is not None:
+        foreign = ForeignWords(Tokenizer.from_files(lambda name: read(FOREIGN_PREFIX + name)))
+    return Lexicon(words, characters, foreign)
+
+
+def _read_bilm_settings(read: Read, record: store.TaskRecord) -> RecurrentConfig | None:
+    model: TaggerConfig = record.model  # type: ignore[assignment]
+    return None if model.bilm is None else bilm_settings(read(BILM_CONFIG))

@@ -18,7 +18,7 @@ from elman.config import ReaderConfig
 from elman.lm import Array
 from elman.models.passages import PassageReader
 from elman.models.trainable import Loss
-from elman.models.words import embedding_of, load_tensors, tensors_of
+from elman.models.words import dtype_of, embedding_of, load_tensors, tensors_of
 from elman.nets.layer import draw_weights
 from elman.text.passages import SpanBatch
 
@@ -65,10 +65,9 @@ class SpanReader(Module):
     @classmethod
     def from_tensors(cls, config: ReaderConfig, tensors: Mapping[str, Array]) -> Self:
         """The model whose `config` and `tensors()` these were."""
-        words = embedding_of({"embedding.weight": tensors["passages.reader.embedding.weight"]}, "qa")
-        dtype = torch.float64 if words.dtype == np.float64 else torch.float32
+        words = embedding_of(tensors, "qa", within="passages.reader.")
         config = config.model_copy(update={"embedding": words.shape[1]})
-        model = cls(config, vocab_size=len(words), rng=None, dtype=dtype)
+        model = cls(config, vocab_size=len(words), rng=None, dtype=dtype_of(words))
         load_tensors(model, tensors)
         return model
 

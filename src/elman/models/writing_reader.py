@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Linear, Module
@@ -19,7 +18,7 @@ from elman.models.neural import Carried
 from elman.models.passages import PassageReader
 from elman.models.seq2seq import Seq2SeqModel
 from elman.models.trainable import Loss
-from elman.models.words import embedding_of, load_tensors, tensors_of
+from elman.models.words import dtype_of, embedding_of, load_tensors, tensors_of
 from elman.nets.encoder import Encoding
 from elman.nets.layer import draw_weights
 from elman.nets.pooling import Pool
@@ -113,11 +112,10 @@ class WritingReader(Module):
     @classmethod
     def from_tensors(cls, config: ReaderConfig, tensors: Mapping[str, Array]) -> Self:
         """The model whose `config` and `tensors()` these were."""
-        words = embedding_of({"embedding.weight": tensors["pairs.passages.reader.embedding.weight"]}, "qa")
-        answers = embedding_of({"embedding.weight": tensors["pairs.embedding.weight"]}, "qa")
-        dtype = torch.float64 if words.dtype == np.float64 else torch.float32
+        words = embedding_of(tensors, "qa", within="pairs.passages.reader.")
+        answers = embedding_of(tensors, "qa", within="pairs.")
         config = config.model_copy(update={"embedding": words.shape[1]})
-        model = cls(config, vocab_size=len(answers), source_vocab_size=len(words), rng=None, dtype=dtype)
+        model = cls(config, vocab_size=len(answers), source_vocab_size=len(words), rng=None, dtype=dtype_of(words))
         load_tensors(model, tensors)
         return model
 

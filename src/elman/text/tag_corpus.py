@@ -19,6 +19,7 @@ import numpy.typing as npt
 from elman.config import SentencesConfig
 from elman.errors import DataError
 from elman.text.conll import Sentence
+from elman.text.foreign_words import ForeignWords
 from elman.text.pair_batches import RowBatches, begins_of, padded
 from elman.text.pipelines import Recipe
 from elman.text.tokenizer import Tokenizer
@@ -30,14 +31,16 @@ Array: TypeAlias = npt.NDArray[Any]
 FIRST = 2  # the number of the first form and of the first tag
 MAX_SPELLING = 40  # characters that are read of a word: of longer ones half from either end
 CHARACTER_PREFIX = "character_"  # of the files of the characters' tokenizer
+FOREIGN_PREFIX = "bilm_"  # of the files of another model's tokenizer
 
 
 class Lexicon:
-    """The words and characters that a net knows."""
+    """The words and characters that a net knows; and the words that a model inside it knows, if there is one."""
 
-    def __init__(self, words: WordList, characters: Tokenizer) -> None:
+    def __init__(self, words: WordList, characters: Tokenizer, foreign: ForeignWords | None = None) -> None:
         self.words = words.tokenizer
         self.characters = characters
+        self.foreign = foreign
         self.word = words.number
         self._characters = {token: number for number, token in enumerate(characters.tokens) if number >= FIRST}
 
@@ -49,12 +52,19 @@ class Lexicon:
 
     def files(self) -> dict[str, bytes]:
         """What to store, by file name."""
-        characters = {CHARACTER_PREFIX + name: content for name, content in self.characters.files().items()}
-        return {**self.words.files(), **characters}
+        found = {CHARACTER_PREFIX + name: content for name, content in self.characters.files().items()}
+        if self.foreign is not None:
+            found |= {FOREIGN_PREFIX + name: content for name, content in self.foreign.tokenizer.files().items()}
+        return {**self.words.files(), **found}
 
 
 def learn_lexicon(
-    sentences: Sequence[Sentence], data: SentencesConfig, *, more_words: Iterable[str] = (), folds_case: bool = False
+    sentences: Sequence[Sentence],
+    data: SentencesConfig,
+    *,
+    more_words: Iterable[str] = (),
+    folds_case: bool = False,
+    foreign: ForeignWords | None = None,
 ) -> Lexicon:
     """The words that are frequent enough, then `more_words` as far as there is room; every character seen twice."""
     counts = Counter(word for sentence in sentences for word in sentence.words)
@@ -66,7 +76,7 @@ def learn_lexicon(
         for character in word:
             characters[character] += count
     letters = [character for character, count in characters.most_common() if count > 1]
-    return Lexicon(words, Tokenizer(Recipe("char", [UNK, EOS, *letters])))
+    return Lexicon(words, Tokenizer(Recipe("char", [UNK, EOS, *letters])), foreign)
 
 
 @dataclass(frozen=True)
@@ -75,15 +85,17 @@ class Forms:
 
     words: Array  # (F,)
     characters: Array  # every form's characters and EOS_ID; those of the first two, which are no forms, are none
+    foreign: Array | None = None  # (F,), which word of another model's vocabulary each is
 
     def tensors(self) -> dict[str, Array]:
         """By name, to be kept."""
-        return {"form_words": self.words, "form_characters": self.characters}
+        found = {"form_words": self.words, "form_characters": self.characters}
+        return found if self.foreign is None else {**found, "form_foreign": self.foreign}
 
     @classmethod
     def of(cls, tensors: Mapping[str, Array]) -> Forms:
         """Those that were kept."""
-        return cls(tensors["form_words"], tensors["form_characters"])
+        return cls(tensors["form_words"], tensors["form_characters"], tensors.get("form_foreign"))
 
 
 @dataclass(frozen=True)
@@ -109,7 +121,10 @@ def encode_sentences(groups: Sequence[Sequence[Sequence[str]]], lexicon: Lexicon
         characters += lexicon.spelling(form)
         characters.append(EOS_ID)
     words_F = [UNK_ID] * FIRST + [lexicon.word(form) for form in numbers]
-    return rows, Forms(np.array(words_F, dtype=np.int32), np.array(characters, dtype=np.int32))
+    foreign = None
+    if lexicon.foreign is not None:
+        foreign = np.array([UNK_ID] * FIRST + [lexicon.foreign.number(form) for form in numbers], dtype=np.int32)
+    return rows, Forms(np.array(words_F, dtype=np.int32), np.array(characters, dtype=np.int32), foreign)
 
 
 def encode_tags(sentences: Sequence[Sentence], labels: Sequence[str]) -> Array:
@@ -154,6 +169,7 @@ class Words:
     forms: Array  # (B, T)
     spelling: Array  # (U, C), EOS_ID behind each form's characters
     spelling_lengths: Array  # (U,), EOS_ID not counted
+    foreign: Array | None = None  # (B, T), the words as another model numbers them
 
 
 @dataclass(frozen=True)
@@ -192,11 +208,13 @@ class FormTable:
     """What forms are to a net."""
 
     def __init__(self, forms: Forms) -> None:
-        self._words = forms.words
+        self._words, self._foreign = forms.words, forms.foreign
         self._characters, self._begins = forms.characters, begins_of(forms.characters)
 
     def look_up(self, forms: Array, lengths: Array) -> Words:
         """Rows of forms as a net reads them."""
         distinct, places = np.unique(forms, return_inverse=True)
         spelling, sizes = padded(self._characters, self._begins, distinct)
-        return Words(self._words[forms].astype(np.int64), lengths, places.reshape(forms.shape), spelling, sizes - 1)
+        words = self._words[forms].astype(np.int64)
+        foreign = None if self._foreign is None else self._foreign[forms].astype(np.int64)
+        return Words(words, lengths, places.reshape(forms.shape), spelling, sizes - 1, foreign)
