@@ -32,6 +32,7 @@ from elman.text.readers import Sources
 from elman.text.tokenizer import Tokenizer
 from elman.train.budget import Budget, parse_duration
 from elman.train.progress import Progress
+from elman.train.threads import prepare_environment
 
 NO_VALID = "none"
 DEFAULT_FAMILY = "mkn"
@@ -215,6 +216,7 @@ def _train_task(
 def load(directory: str | Path, *, verify: bool = True) -> Model | TaskModel:
     """The model in a directory. Its files are checked for damage first; `verify=False` skips that."""
     directory = Path(directory)
+    prepare_environment()
     return (
         load_lm(directory, verify=verify) if store.task_of(directory) == "lm" else load_task(directory, verify=verify)
     )

@@ -11,6 +11,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
+KEPT_KERNELS = 64
 SMALL_STEP = 3e8  # multiply-adds a step below which two threads wait longer than they work
 
 
@@ -23,12 +24,16 @@ class Threads:
 
 
 def prepare_environment(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let idle OpenMP threads sleep. To be called before torch is imported; what the user has set stays.
+    """Let idle OpenMP threads sleep, and few kernels be kept. Call before torch is imported; what the user set stays.
 
     Spinning threads wait for each other's time slices: a training step on two cores shared with another job took
     1800 ms spinning, 485 ms sleeping (and 445 ms with one thread).
+
+    oneDNN keeps the last 1024 kernels with the memory they worked in, one for every shape of a batch, and batches of
+    sentences hardly ever have the same: a tagger grew to 5.1 GB; with 64 one stays at 0.9 GB, as fast as before.
     """
     environment.setdefault("OMP_WAIT_POLICY", "passive")
+    environment.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KEPT_KERNELS))
 
 
 def choose_threads(requested: int | None = None, *, step_flops: float | None = None) -> Threads:
