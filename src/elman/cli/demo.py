@@ -6,51 +6,73 @@ import contextlib
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from elman.cli import demo_names, terminal
+from elman.cli.demo_corpus import write_corpus
+from elman.cli.demo_tables import BothSides, HeadRow, Row, print_both_sides, print_heads, print_rows, print_samples
 from elman.cli.options import Json, Seed
 
 if TYPE_CHECKING:
-    from elman.api import Model
+    from elman.api import Model, TaskModel
 
-FAMILIES = {
-    "uniform": "nothing",
-    "unigram": "frequencies",
-    "bigram": "1 word back",
-    "ngram": "2 words back",
-    "kn": "4 words back",
-    "mkn": "4 words back",
-    "snm": "skip-grams",
-    "window": "5 words back",
-    "rnn": "all, fading",
-    "gru": "all, gated",
-    "lstm": "all, gated",
-}
-NETS = ("window", "rnn", "gru", "lstm")
-NET_BUDGET = "25s"  # each
-MIXTURES = {"mkn+cache": ("mkn", "cache"), "mkn+lstm+cache": ("mkn", "lstm", "cache")}
-SAMPLE_TOKENS = 28
-SAMPLE_TEMPERATURE = 0.8
+Texts = Mapping[str, Path]
+Step = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the table."""
+class Entry:
+    """A model to train."""
 
-    name: str
-    what: str
-    perplexity: float
-    bits_per_byte: float
-    seconds: float
-    num_bytes: int
-    sample: str
+    what: str  # it looks at
+    model: str
+    budget: str | None = None  # of nets
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    task: str = "lm"
+
+
+ENTRIES = {
+    "uniform": Entry("nothing", "uniform"),
+    "unigram": Entry("frequencies", "unigram"),
+    "bigram": Entry("1 word back", "bigram"),
+    "ngram": Entry("2 words back", "ngram"),
+    "kn": Entry("4 words back", "kn"),
+    "mkn": Entry("4 words back", "mkn"),
+    "snm": Entry("skip-grams", "snm"),
+    "window": Entry("5 words back", "window", "10s"),
+    "rnn": Entry("all, fading", "rnn", "10s"),
+    "rnn+maxent": Entry("and n-grams", "rnn", "12s", {"model.maxent": 9}),
+    "gru": Entry("all, gated", "gru", "20s"),
+    "lstm": Entry("all, gated", "lstm", "20s"),
+    "transformer": Entry("128 words back", "transformer", "15s"),
+    "bilm forward": Entry("all, gated", "lstm", "12s", task="bilm"),
+}
+MASKED = Entry(
+    "both sides",
+    "lstm",
+    "12s",
+    # narrow and many steps: so it has learnt something in seconds
+    {"model.layers": 1, "model.hidden": 100, "model.mask": 0.25, "train.batch": 8, "train.learning_rate": 0.006},
+    task="masked",
+)
+HEAD_NET = "lstm"
+HEAD_SETTINGS = {"model.hidden": 100}  # the same net for all
+HEAD_BUDGET = "7s"
+HEADS = {"full": "all others", "sampled": "words drawn", "nce": "noise drawn", "blackout": "words drawn, weighted"}
+MIXTURES = {
+    "mkn+cache": ("mkn", "cache"),
+    "mkn+lstm+cache": ("mkn", "lstm", "cache"),
+    "+neural cache": ("mkn", "lstm", "cache", "neural-cache"),
+}
+DYNAMIC = "+dynamic"  # the last mixture, whose net learns from what it has read
+SAMPLE_TOKENS = 28
+SAMPLE_TEMPERATURE = 0.8
+GAPS = 'If the <mask> is not a <mask>, a "TypeError" is <mask>.'
 
 
 def demo(
@@ -68,23 +90,27 @@ def demo(
 
     import elman.api  # noqa: F401
 
-    rows = []
-    with _bar(len(FAMILIES) + len(MIXTURES) + len(demo_names.CONTEXTS)) as step:
+    num_steps = len(ENTRIES) + len(MIXTURES) + 1 + 1 + len(HEADS) + len(demo_names.CONTEXTS)
+    with _bar(num_steps) as step:
         texts = write_corpus(out)
-        for name, what in FAMILIES.items():
-            step(f"training {name}")
-            rows.append(_try_out(partial(_train, name, texts, out / name, seed), name, what, texts, seed))
-        for name, members in MIXTURES.items():
-            step(f"mixing {name}")
-            rows.append(_try_out(partial(_mix, members, texts, out, seed), name, "all of that", texts, seed))
+        rows, both_sides = compare_models(texts, out, seed, step)
+        heads, vocab_size = compare_heads(texts, out, seed, step)
         names = demo_names.compare_contexts(out, seed, step)
         step("")
     if json:
-        models, names_models = [vars(row) for row in rows], [vars(row) for row in names]
-        terminal.print_json({"models": models, "names": names_models, "seed": seed, "directory": str(out)})
+        found: dict[str, Any] = {
+            "models": [asdict(row) for row in rows],
+            "both_sides": asdict(both_sides),
+            "heads": [asdict(row) for row in heads],
+            "vocab_size": vocab_size,
+            "names": [asdict(row) for row in names],
+        }
+        terminal.print_json(found | {"seed": seed, "directory": str(out)})
         return
-    _print_table(rows)
-    _print_samples(rows)
+    print_rows(rows)
+    print_both_sides(both_sides)
+    print_heads(heads, net=HEAD_NET, vocab_size=vocab_size)
+    print_samples(rows)
     demo_names.print_names(names, out)
     terminal.say(f"\nseed {seed}; the models are in {out}. Now try:\n")
     for command in (
@@ -96,79 +122,90 @@ def demo(
         terminal.say(f"  {command}")
 
 
-def _train(name: str, texts: dict[str, Path], out: Path, seed: int) -> Model:
-    from elman.api import Model, train
+def compare_models(texts: Texts, out: Path, seed: int, step: Step) -> tuple[list[Row], BothSides]:
+    """Every family, mixtures of some, and the models that see both sides of a word."""
+    from elman.api import Model, mix
+    from elman.api.bilm import TwoWayModel
+    from elman.api.masked import Restorer
 
-    made = train(
-        "lm",
+    rows = []
+    both: dict[str, Any] = {}
+    for name, entry in ENTRIES.items():
+        step(f"training {name}")
+        begin = time.perf_counter()
+        made = _train(entry, texts, out / name.split()[0], seed)
+        seconds = time.perf_counter() - begin
+        if isinstance(made, TwoWayModel):
+            both = made.evaluate(texts["test"], seed=seed)
+            made = made.forward()
+        assert isinstance(made, Model)
+        rows.append(_row(name, entry.what, made, seconds, texts, seed))
+    for name, members in MIXTURES.items():
+        step(f"mixing {name}")
+        begin = time.perf_counter()
+        parts: list[str | Path] = [part if part.endswith("cache") else out / part for part in members]
+        mixed = mix(parts, valid=texts["valid"], out=out / "-".join(members), seed=seed, overwrite=True)
+        rows.append(_row(name, "all of that", mixed, time.perf_counter() - begin, texts, seed))
+    step("dynamic evaluation")
+    begin = time.perf_counter()
+    numbers = mixed.evaluate(texts["test"], dynamic=True, seed=seed)
+    figures = (numbers["perplexity_dynamic"], numbers["bits_per_byte_dynamic"], time.perf_counter() - begin)
+    rows.append(Row(DYNAMIC, "and learns", *figures, mixed.num_bytes or 0, None))
+    step("training masked")
+    masked = _train(MASKED, texts, out / "masked", seed)
+    assert isinstance(masked, Restorer)
+    restored = masked.evaluate(texts["test"], seed=seed)
+    return rows, BothSides(
+        both["perplexity"],
+        both["perplexity_backward"],
+        restored["accuracy"],
+        restored["pseudo_perplexity"],
+        GAPS,
+        masked.predict(GAPS),
+    )
+
+
+def compare_heads(texts: Texts, out: Path, seed: int, step: Step) -> tuple[list[HeadRow], int]:
+    """The same net in the same time, by what its output learns from; and the size of its vocabulary."""
+    from elman.api import Model
+
+    rows, vocab_size = [], 0
+    for head, what in HEADS.items():
+        step(f"training {HEAD_NET} ({head})")
+        entry = Entry(what, HEAD_NET, HEAD_BUDGET, HEAD_SETTINGS | {"model.head": head})
+        begin = time.perf_counter()
+        made = _train(entry, texts, out / f"{HEAD_NET}-{head}", seed)
+        seconds = time.perf_counter() - begin
+        assert isinstance(made, Model)
+        perplexity = made.evaluate(texts["test"], seed=seed)["perplexity"]
+        rows.append(HeadRow(head, what, perplexity, (made.record.outcome or {})["epochs"], seconds))
+        vocab_size = made.record.vocab_size
+    return rows, vocab_size
+
+
+def _train(entry: Entry, texts: Texts, out: Path, seed: int) -> Model | TaskModel:
+    from elman.api import train
+
+    return train(
+        entry.task,
         texts["train"],
         valid=texts["valid"],
-        model=name,
+        model=entry.model,
         units="word",
-        budget=NET_BUDGET if name in NETS else None,
+        budget=entry.budget,
+        settings=entry.settings,
         out=out,
         seed=seed,
         overwrite=True,
     )
-    assert isinstance(made, Model)
-    return made
 
 
-def _mix(members: tuple[str, ...], texts: dict[str, Path], out: Path, seed: int) -> Model:
-    from elman.api import mix
-
-    parts: list[str | Path] = [name if name == "cache" else out / name for name in members]
-    return mix(parts, valid=texts["valid"], out=out / "-".join(members), seed=seed, overwrite=True)
-
-
-def _try_out(make: Callable[[], Model], name: str, what: str, texts: dict[str, Path], seed: int) -> Row:
-    begin = time.perf_counter()
-    model = make()
-    seconds = time.perf_counter() - begin
+def _row(name: str, what: str, model: Model, seconds: float, texts: Texts, seed: int) -> Row:
     numbers = model.evaluate(texts["test"], seed=seed)
     sample = model.generate("The", tokens=SAMPLE_TOKENS, temperature=SAMPLE_TEMPERATURE, seed=seed, forbid=["<unk>"])
     sample = re.sub(r"\s+", " ", "The" + sample)
-    return Row(name, what, numbers["perplexity"], numbers["bits_per_byte"], seconds, model.num_bytes or 0, sample)
-
-
-def write_corpus(directory: Path) -> dict[str, Path]:
-    """Python's language reference as three texts, cut by topic: no topic is in two of them."""
-    from elman.files import replacing
-
-    directory.mkdir(parents=True, exist_ok=True)
-    topics = sorted(topic_texts().values(), key=len, reverse=True)
-    parts: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
-    for number, text in enumerate(topics):
-        parts[{4: "valid", 7: "test"}.get(number % 10, "train")].append(text)
-    paths = {name: directory / f"{name}.txt" for name in parts}
-    for name, texts in parts.items():
-        with replacing(paths[name]) as temporary:
-            temporary.write_text("\n".join(texts) + "\n", encoding="utf-8")
-    return paths
-
-
-def topic_texts() -> dict[str, str]:
-    """Each topic, a line for a paragraph of prose and for a line of code.
-
-    Rules, tables and frames of lines are left out; and, since many topics quote others, whatever was there already.
-    """
-    from pydoc_data.topics import topics
-
-    seen: set[str] = set()
-    found = {}
-    for name, text in sorted(topics.items()):
-        kept = []
-        for paragraph in re.split(r"\n\s*\n", text):
-            is_code = re.search(r"^    ", paragraph, re.MULTILINE) is not None
-            lines = [" ".join(line.split()) for line in paragraph.split("\n")]
-            lines = [line for line in lines if re.search(r"\w", line) and line[0] not in "+|"]
-            plain = ("\n" if is_code else " ").join(lines)
-            if plain and plain not in seen:
-                seen.add(plain)
-                kept.append(plain)
-        if kept:
-            found[name] = "\n".join(kept)
-    return found
+    num_bytes = model.num_bytes or sum(array.nbytes for array in model.lm.tensors().values())
+    return Row(name, what, numbers["perplexity"], numbers["bits_per_byte"], seconds, num_bytes, sample)
 
 
 @contextlib.contextmanager
@@ -190,36 +227,3 @@ def _bar(num_steps: int) -> Iterator[Callable[[str], None]]:
             begun[0] += 1
 
         yield step
-
-
-def _print_table(rows: list[Row]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    best = min(row.perplexity for row in rows)
-    table = Table(
-        box=box.SIMPLE_HEAD, title="Python's language reference, topics never seen before", title_justify="left"
-    )
-    table.add_column("model", style="bold", no_wrap=True)
-    table.add_column("looks at", style="dim")
-    for heading in ("perplexity", "bits/byte", "time", "size"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        style = "green" if row.perplexity == best else None
-        numbers = (f"{row.perplexity:,.1f}", f"{row.bits_per_byte:.3f}", f"{row.seconds:.1f} s")
-        table.add_row(row.name, row.what, *numbers, terminal.size(row.num_bytes), style=style)
-    console = Console()
-    console.print()
-    console.print(table)
-
-
-def _print_samples(rows: list[Row]) -> None:
-    from rich.console import Console
-    from rich.padding import Padding
-    from rich.text import Text
-
-    console = Console()
-    for row in rows:
-        console.print(Text(row.name, style="bold"))
-        console.print(Padding(Text(terminal.escape(row.sample)), (0, 0, 0, 2)))
