@@ -59,6 +59,12 @@ def compare_joined(options: argparse.Namespace) -> None:
 
 
 def _train(out: Path, data: Path, valid: Path, settings: Mapping[str, Any], options: argparse.Namespace) -> Translator:
+    """The model in a folder, where a run before this one has left it; else a new one."""
+    if (out / "config.json").exists():
+        print(f"{out} is there already")
+        found = elman.load(out)
+        assert isinstance(found, Translator)
+        return found
     made = elman.train(
         "seq2seq",
         data,

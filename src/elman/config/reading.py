@@ -42,9 +42,10 @@ class ReadingConfig(Config):
 class TaggerConfig(ReadingConfig):
     """A tag for every word of a sentence, from both sides at once (Huang et al. 2015, Lample et al. 2016)."""
 
-    characters: Literal["rnn", "cnn", "none"] = "rnn"  # how the spelling of a word is read
+    rare: float = Field(1.0, ge=0)  # higher than elsewhere: what has no vector is told by its spelling
+    characters: Literal["rnn", "cnn", "none"] = "cnn"  # how the spelling of a word is read
     character_embedding: int = Field(32, ge=1)
-    character_hidden: int = Field(50, ge=1)  # of each direction of an rnn; half the filters of a cnn
+    character_hidden: int = Field(100, ge=1)  # of each direction of an rnn; half the filters of a cnn
     bilm: str | None = None  # the directory of a model of `train bilm`: its layers are read beside each word
     output: Literal["softmax", "crf"] | None = None  # crf where tags mark spans, if not given
     scheme: Literal["bio", "bioes", "none"] | None = None  # what tags may follow one another; by the look of the tags

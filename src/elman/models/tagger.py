@@ -163,8 +163,7 @@ class TaggerModel(Module):
         lengths_B = self._ids(words.lengths)
         beside: list[Tensor] = []  # the words, (T, B, ...) each
         if self.spelling is not None:
-            rate = self.config.rate("input") if self.training else 0.0
-            spelt_UD = self.spelling(self._ids(words.spelling), self._ids(words.spelling_lengths), rate)
+            spelt_UD = self.spelling(self._ids(words.spelling), self._ids(words.spelling_lengths))
             beside.append(F.embedding(self._ids(words.forms).t(), spelt_UD))
         if self.bilm is not None and self.mix is not None:
             assert words.foreign is not None

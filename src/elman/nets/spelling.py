@@ -49,15 +49,14 @@ class Spelling(Module):
             assert bias is not None
             draw_weights(rng, self.filters.weight, bias, inputs=self.embedding.width * FILTER_WIDTH)
 
-    def forward(self, characters_UC: Tensor, lengths_U: Tensor, dropout: float = 0.0) -> Tensor:
+    def forward(self, characters_UC: Tensor, lengths_U: Tensor) -> Tensor:
         """-> (U, D); zeros for a word without characters"""
         if self.stack is not None:
-            values_CUE = F.dropout(self.embedding(characters_UC.t()), dropout)
-            encoding: Encoding = self.stack(values_CUE, lengths_U)
+            encoding: Encoding = self.stack(self.embedding(characters_UC.t()), lengths_U)
             return encoding.last()
         assert self.filters is not None
         is_character_UC = torch.arange(characters_UC.shape[1], device=lengths_U.device) < lengths_U[:, None]
-        values_UCE = F.dropout(self.embedding(characters_UC), dropout) * is_character_UC[:, :, None]
+        values_UCE = self.embedding(characters_UC) * is_character_UC[:, :, None]
         found_UDC = F.relu(self.filters(values_UCE.transpose(1, 2))) * is_character_UC[:, None]  # never below zero
         return found_UDC.amax(2)
 
