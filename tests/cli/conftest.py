@@ -60,6 +60,27 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
     return call
 
 
+@pytest.fixture
+def cut_short(run: Run) -> Callable[..., None]:
+    """Train by the command line, and be told to stop after the seventh step."""
+    from elman.train.signals import Stopped
+    from elman.train.trainer import Trainer
+
+    def call(*arguments: object) -> None:
+        step = Trainer._validate_or_step
+
+        def stop_at_seven(self: Trainer) -> None:
+            step(self)
+            if self.state.step == 7:
+                raise Stopped("stopped", signum=15)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Trainer, "_validate_or_step", stop_at_seven)
+            assert run(*arguments).code != 0
+
+    return call
+
+
 def run_process(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """The command line as a process of its own."""
     command = [sys.executable, "-m", "elman", *map(str, arguments)]

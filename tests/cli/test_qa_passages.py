@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -158,24 +159,12 @@ def test_what_cannot_be_is_refused(
 
 @pytest.mark.parametrize("kind", ["span", "generated"])
 def test_stopped_and_resumed_is_never_stopped(
-    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    run: Run, folder: Path, tmp_path: Path, cut_short: Callable[..., None], kind: str
 ) -> None:
-    from elman.train.signals import Stopped
-    from elman.train.trainer import Trainer
-
     arguments = ["train", "qa", folder / f"{kind}-train.jsonl", "--epochs", "1", *SMALL]
     arguments += ["--set", "train.checkpoint_steps=3", "--set", f"model.answer={kind}", "--set", "model.dropout=0.1"]
     assert run(*arguments, "--out", tmp_path / "whole").code == 0
-    step = Trainer._validate_or_step
-
-    def stop_at_seven(self: Trainer) -> None:
-        step(self)
-        if self.state.step == 7:
-            raise Stopped("stopped", signum=15)
-
-    monkeypatch.setattr(Trainer, "_validate_or_step", stop_at_seven)
-    assert run(*arguments, "--out", tmp_path / "cut").code != 0
-    monkeypatch.undo()
+    cut_short(*arguments, "--out", tmp_path / "cut")
     one, other = elman.resume(tmp_path / "cut"), elman.load(tmp_path / "whole")
     assert one.record.valid == other.record.valid
     for name, array in other.net.tensors().items():  # type: ignore[union-attr]

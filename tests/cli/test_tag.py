@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -188,23 +189,11 @@ def test_vectors_reach_words_that_training_never_saw(run: Run, folder: Path, tmp
 
 
 def test_stopped_and_resumed_is_never_stopped(
-    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, folder: Path, tmp_path: Path, cut_short: Callable[..., None]
 ) -> None:
-    from elman.train.signals import Stopped
-    from elman.train.trainer import Trainer
-
     arguments = ["train", "tag", folder / "train.txt", "--epochs", "2", *SMALL, "--set", "train.checkpoint_steps=3"]
     assert run(*arguments, "--out", tmp_path / "whole").code == 0
-    step = Trainer._validate_or_step
-
-    def stop_at_seven(self: Trainer) -> None:
-        step(self)
-        if self.state.step == 7:
-            raise Stopped("stopped", signum=15)
-
-    monkeypatch.setattr(Trainer, "_validate_or_step", stop_at_seven)
-    assert run(*arguments, "--out", tmp_path / "cut").code != 0
-    monkeypatch.undo()
+    cut_short(*arguments, "--out", tmp_path / "cut")
     assert elman.resume(tmp_path / "cut").record.valid == elman.load(tmp_path / "whole").record.valid
     one, other = (elman.load(tmp_path / name).net.tensors() for name in ("whole", "cut"))  # type: ignore[union-attr]
     assert all(np.array_equal(one[name], other[name]) for name in one)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -67,25 +68,13 @@ def test_what_the_language_models_know_of_rare_words_reaches_the_tagger(run: Run
 
 
 def test_stopped_and_resumed_without_the_directory_is_never_stopped(
-    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, folder: Path, tmp_path: Path, cut_short: Callable[..., None]
 ) -> None:
-    from elman.train.signals import Stopped
-    from elman.train.trainer import Trainer
-
     shutil.copytree(folder / "bilm", tmp_path / "bilm")
     arguments = ["train", "tag", folder / "train.txt", "--epochs", "2", *SMALL, "--set", "train.batch=10"]
     arguments += ["--set", f"model.bilm={tmp_path / 'bilm'}", "--set", "train.checkpoint_steps=3"]
     assert run(*arguments, "--out", tmp_path / "whole").code == 0
-    step = Trainer._validate_or_step
-
-    def stop_at_seven(self: Trainer) -> None:
-        step(self)
-        if self.state.step == 7:
-            raise Stopped("stopped", signum=15)
-
-    monkeypatch.setattr(Trainer, "_validate_or_step", stop_at_seven)
-    assert run(*arguments, "--out", tmp_path / "cut").code != 0
-    monkeypatch.undo()
+    cut_short(*arguments, "--out", tmp_path / "cut")
     shutil.rmtree(tmp_path / "bilm")
     one, other = elman.resume(tmp_path / "cut"), elman.load(tmp_path / "whole")
     for name, array in other.net.tensors().items():  # type: ignore[union-attr]
