@@ -35,7 +35,7 @@ def compare_contexts(options: argparse.Namespace) -> None:
     for context in CONTEXTS:
         settings = {"model.context": context, "data.units": "char", **_pairs(options.set)}
         made = _train(options.out / context, options.train, options.valid, settings, options)
-        found = made.info()["valid"]
+        found = made.evaluate([options.valid], beam=options.beam)
         tables[context] = found["by_length"]
         print(f"{context:<10} exact match {found['exact_match']:.4f}  edits {found['edit_distance']:.4f}", flush=True)
     _keep(tables, options.out, number="exact_match", title="Exact match by the source's length")
@@ -52,7 +52,7 @@ def compare_joined(options: argparse.Namespace) -> None:
             settings = {"model.context": context, "data.max_length": longest, "data.units": "word"}
             folder = options.out / f"{context}-{longest}"
             made = _train(folder, train, valid, {**settings, **_pairs(options.set)}, options)
-            found = made.info()["valid"]
+            found = made.evaluate([valid], beam=options.beam)
             tables[name] = found["by_length"]
             print(f"{name:<28} BLEU {found['bleu']:.2f}  chrF {found['chrf']:.2f}", flush=True)
     _keep(tables, options.out, number="bleu", title="BLEU by the source's length")
@@ -123,6 +123,7 @@ def main() -> None:
         command.add_argument("--out", type=Path, required=True)
         command.add_argument("--budget", default="3m")
         command.add_argument("--threads", type=int)
+        command.add_argument("--beam", type=int, help="of the decoder when it is measured; 1 is greedy")
         command.add_argument("--set", action="append", metavar="KEY=VALUE")
     options = parser.parse_args()
     compare_contexts(options) if options.command == "contexts" else compare_joined(options)
