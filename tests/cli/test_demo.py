@@ -47,7 +47,7 @@ def fixture_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 @pytest.mark.usefixtures("by_steps")
 def test_the_demo_compares_every_family_and_better_models_are_better(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
