@@ -40,7 +40,7 @@ def fixture_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(entry, budget=None, settings={**entry.settings, **steps}) if entry.budget else entry
 
     monkeypatch.setattr(demo, "ENTRIES", {name: shorten(entry) for name, entry in demo.ENTRIES.items()})
-    masked = {**demo.MASKED.settings, "train.steps": 300}
+    masked = {**demo.MASKED.settings, "train.steps": 500}
     monkeypatch.setattr(demo, "MASKED", replace(demo.MASKED, budget=None, settings=masked))
     monkeypatch.setattr(demo, "HEAD_BUDGET", None)
     monkeypatch.setattr(demo, "HEAD_SETTINGS", steps)

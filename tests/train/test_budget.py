@@ -239,4 +239,6 @@ def test_a_real_minute_in_miniature(tmp_path: Path) -> None:
         tmp_path, model=Tiny(dtype=torch.float32), ids=text(20_000), epochs=None, budget=Budget(4.0, started)
     )
     run(made)
-    assert 2.0 <= time.monotonic() - started <= 4.0  # how much of it is used depends on the load; that it is kept does not
+    assert (
+        2.0 <= time.monotonic() - started <= 4.0
+    )  # how much of it is used depends on the load; that it is kept does not
