@@ -27,7 +27,7 @@ from elman.lm import Array
 from elman.models.seq2seq import Seq2SeqModel
 from elman.nets.memory import kept_memory
 from elman.search import beam_search
-from elman.text.batches import Position
+from elman.text.batches import one_pass
 from elman.text.pair_batches import PairBatch, PairBatches
 from elman.text.vocabulary import EOS_ID
 
@@ -99,14 +99,6 @@ def as_they_come(batches: PairBatches) -> Iterator[PairBatch]:
         yield batches.rows(np.arange(first, min(first + ROWS, batches.num_rows)))
 
 
-def by_length(batches: PairBatches) -> Iterator[PairBatch]:
-    """One pass over batches of like length."""
-    position = Position()
-    while position.epoch == 0:
-        batch, position = batches.batch(position)
-        yield batch
-
-
 def words_per_second(loss: Callable[[PairBatch], Tensor], net: nn.Module, batches: Iterator[PairBatch]) -> float:
     """Of one pass, the optimiser's steps included."""
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-3)
@@ -154,9 +146,7 @@ def main() -> None:
         for name, net in plain.items():
             note(f"textbook, {name}", words_per_second(net, net, as_they_come(batches)))
         with kept_memory():
-            note(
-                "ours", words_per_second(lambda batch: ours.batch_loss(batch, None)[0].total, ours, by_length(batches))
-            )
+            note("ours", words_per_second(lambda batch: ours.batch_loss(batch, None)[0].total, ours, one_pass(batches)))
         ours.eval()
         note("beam, one by one", sentences_per_second(ours, batches, 1))
         note("beam, batched", sentences_per_second(ours, batches, 64))

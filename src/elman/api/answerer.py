@@ -15,7 +15,7 @@ from elman.api.tasks import TaskModel, refuse_beam
 from elman.config import ReaderConfig, StoriesConfig
 from elman.lm import Array
 from elman.metrics.classification import class_numbers
-from elman.text.batches import Position
+from elman.text.batches import one_pass
 from elman.text.pair_batches import begins_of, padded
 from elman.text.readers import Sources
 from elman.text.stories import (
@@ -150,9 +150,8 @@ class Chooser(Answerer):
     @staticmethod
     def error(net: Any, batches: StoryBatches) -> float:
         """The part of the answers that are wrong."""
-        position, wrong, total = Position(), 0, 0
-        while position.epoch == 0:
-            batch, position = batches.batch(position)
+        wrong, total = 0, 0
+        for batch in one_pass(batches):
             shares, _ = net.predict(batch.stories)
             wrong += int((shares.argmax(axis=1) != batch.answers).sum())
             total += len(shares)

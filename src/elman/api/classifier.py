@@ -14,7 +14,7 @@ from elman.api.tasks import TaskModel, refuse_beam
 from elman.config import ClassifierConfig, DataConfig, LabelledConfig
 from elman.lm import Array
 from elman.metrics.classification import class_numbers, number_numbers, set_numbers
-from elman.text.batches import Position
+from elman.text.batches import one_pass
 from elman.text.labelled import (
     NO_LABEL,
     LabelBatches,
@@ -189,9 +189,8 @@ class Classifier(TaskModel):
     @staticmethod
     def error(net: Any, batches: LabelBatches) -> float:
         """What the weights to keep are chosen by: the part of wrong classes, of wrong labels, or the mean error."""
-        position, wrong = Position(), list[Array]()
-        while position.epoch == 0:
-            batch, position = batches.batch(position)
+        wrong = list[Array]()
+        for batch in one_pass(batches):
             shares = net.predict(batch.words, batch.lengths)
             match net.config.output:
                 case "softmax":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from elman.api.tasks import refuse_beam
 from elman.lm import Array
 from elman.metrics.answers import answer_numbers
 from elman.search import Hypothesis, beam_search
-from elman.text.batches import Position
+from elman.text.batches import one_pass
 from elman.text.passages import (
     Place,
     SpanBatches,
@@ -36,6 +37,21 @@ OTHERS = 10  # spans that are told of, the best among them
 BEAM = 5
 
 
+@dataclass(frozen=True)
+class Read:
+    """Some contexts, with their questions as ids and by themselves as sentences and as words."""
+
+    sources: Array
+    lengths: Array
+    contexts: Sequence[Sequence[str]]
+    places: Sequence[Sequence[Place]]
+
+    def surfaces(self, row: int) -> tuple[str, ...]:
+        """The words of a context as they are written there."""
+        context = self.contexts[row]
+        return tuple(context[place.sentence][place.begin : place.end] for place in self.places[row])
+
+
 class PassageAnswerer(Answerer):
     """Reads contexts as running words, those of like length together."""
 
@@ -49,23 +65,14 @@ class PassageAnswerer(Answerer):
             chunk, order = order[-most:], order[:-most]
             rows = encode_passages([questions[i] for i in chunk], self.words, self.data)
             sources, lengths = rows.sources(np.arange(len(chunk)))
-            answers = self._answer(
-                sources, lengths, [contexts[i] for i in chunk], [places[i] for i in chunk], beam=beam
-            )
+            read = Read(sources, lengths, [contexts[i] for i in chunk], [places[i] for i in chunk])
+            answers = self._answer(read, beam=beam)
             found |= dict(zip(chunk, answers, strict=True))
         return [found[i] for i in range(len(questions))]
 
     @abstractmethod
-    def _answer(
-        self,
-        sources: Array,
-        lengths: Array,
-        contexts: Sequence[Sequence[str]],
-        places: Sequence[Sequence[Place]],
-        *,
-        beam: int | None,
-    ) -> list[Found]:
-        """The answers to some questions, whose contexts come as ids, as sentences and as words."""
+    def _answer(self, read: Read, *, beam: int | None) -> list[Found]:
+        """The answers to some questions."""
 
     def mark(self, questions: Sequence[Question], answers: Sequence[Found]) -> dict[str, Any]:
         """Exact matches and words in common, as SQuAD counts them."""
@@ -88,18 +95,10 @@ class Marker(PassageAnswerer):
             found[i] = one
         return found
 
-    def _answer(
-        self,
-        sources: Array,
-        lengths: Array,
-        contexts: Sequence[Sequence[str]],
-        places: Sequence[Sequence[Place]],
-        *,
-        beam: int | None,
-    ) -> list[Found]:
-        spans = self.net.predict(sources, lengths, count=OTHERS)
+    def _answer(self, read: Read, *, beam: int | None) -> list[Found]:
+        spans = self.net.predict(read.sources, read.lengths, count=OTHERS)
         found = []
-        for row, (context, words) in enumerate(zip(contexts, places, strict=True)):
+        for row, (context, words) in enumerate(zip(read.contexts, read.places, strict=True)):
             shares: dict[str, float] = {}
             for first, last, share in zip(spans.first[row], spans.last[row], spans.probabilities[row], strict=True):
                 if share > 0:  # of those that read the same the likeliest counts
@@ -110,7 +109,7 @@ class Marker(PassageAnswerer):
                 Found(
                     best,
                     shares,
-                    words=_surfaces(context, words),
+                    words=read.surfaces(row),
                     begins=spans.begins[row, :size],
                     ends=spans.ends[row, :size],
                 )
@@ -129,9 +128,8 @@ class Marker(PassageAnswerer):
     @staticmethod
     def error(net: Any, batches: SpanBatches) -> float:
         """The part of the answers that are marked wrongly."""
-        position, wrong, total = Position(), 0, 0
-        while position.epoch == 0:
-            batch, position = batches.batch(position)
+        wrong, total = 0, 0
+        for batch in one_pass(batches):
             spans = net.predict(batch.sources, batch.source_lengths)
             first, last = spans.first[:, 0], spans.last[:, 0]
             is_right = (batch.starts == first[:, None]).any(1) & (last - first + 1 == batch.sizes)
@@ -153,19 +151,11 @@ class Writer(PassageAnswerer):
         """Answers, one for each question."""
         return self._answer_all(questions, beam=beam)
 
-    def _answer(
-        self,
-        sources: Array,
-        lengths: Array,
-        contexts: Sequence[Sequence[str]],
-        places: Sequence[Sequence[Place]],
-        *,
-        beam: int | None,
-    ) -> list[Found]:
+    def _answer(self, read: Read, *, beam: int | None) -> list[Found]:
         width = beam or BEAM
         hypotheses = beam_search(
             self.net.pairs,
-            self.net.pairs.encode(sources, lengths),
+            self.net.pairs.encode(read.sources, read.lengths),
             width=width,
             n_best=width,
             stop=EOS_ID,
@@ -175,20 +165,16 @@ class Writer(PassageAnswerer):
         targets = np.full((len(written), max(map(len, written))), EOS_ID)
         for row, tokens in enumerate(written):
             targets[row, : len(tokens)] = tokens
-        looked = self.net.pairs.attention_weights(sources, lengths, targets)
+        looked = self.net.pairs.attention_weights(read.sources, read.lengths, targets)
         found = []
-        for row, (context, words) in enumerate(zip(contexts, places, strict=True)):
+        for row, words in enumerate(read.places):
             shares: dict[str, float] = {}
             for one in hypotheses[row]:
                 shares.setdefault(self._text(one), math.exp(-one.nats))
             weights = looked[row, : len(written[row]), : len(words) + 1]
-            surfaces = (*_surfaces(context, words), EOS)
+            surfaces = (*read.surfaces(row), EOS)
             found.append(Found(self._text(hypotheses[row][0]), shares, words=surfaces, attention=weights))
         return found
 
     def _text(self, hypothesis: Hypothesis) -> str:
         return self.answers.decode(token for token in hypothesis.tokens if token != EOS_ID)
-
-
-def _surfaces(context: Sequence[str], places: Sequence[Place]) -> tuple[str, ...]:
-    return tuple(context[place.sentence][place.begin : place.end] for place in places)

@@ -14,7 +14,7 @@ from elman.api.tasks import TaskModel, refuse_beam
 from elman.config import DataConfig, SentencesConfig, TaggerConfig
 from elman.lm import Array
 from elman.metrics.tagging import confusions, tag_numbers
-from elman.text.batches import Position
+from elman.text.batches import one_pass
 from elman.text.conll import Format, SentenceReader, read_sentences, write_sentence
 from elman.text.pair_batches import begins_of, padded
 from elman.text.readers import Reader, Sources
@@ -142,9 +142,8 @@ class Tagger(TaskModel):
     @staticmethod
     def error(net: Any, batches: TagBatches, labels: Sequence[str]) -> float:
         """1 - F1 of spans, or 1 - accuracy where tags mark none."""
-        position, given, wanted = Position(), list[list[str]](), list[list[str]]()
-        while position.epoch == 0:
-            batch, position = batches.batch(position)
+        given, wanted = list[list[str]](), list[list[str]]()
+        for batch in one_pass(batches):
             best = net.predict(batch.words).best
             for row, length in enumerate(batch.words.lengths.tolist()):
                 given.append([labels[number] for number in best[row, :length].tolist()])

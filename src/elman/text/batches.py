@@ -7,9 +7,9 @@ a stop needs nothing but the position. Only slices of the ids are ever read, so 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,24 @@ class Position:
     epoch: int = 0
     block: int = 0  # the pool of lines; always 0 for streams
     offset: int = 0  # tokens into each stream; pieces into the pool
+
+
+B = TypeVar("B", covariant=True)
+
+
+class Batched(Protocol[B]):
+    """Data that is read batch by batch."""
+
+    def batch(self, position: Position) -> tuple[B, Position]:
+        """The batch there, and where the next one is."""
+
+
+def one_pass(batches: Batched[B]) -> Iterator[B]:
+    """Every batch once."""
+    position = Position()
+    while position.epoch == 0:
+        batch, position = batches.batch(position)
+        yield batch
 
 
 @dataclass(frozen=True)
