@@ -72,6 +72,14 @@ def test_bad_files_are_refused_with_the_line(tmp_path: Path, name: str, content:
         read_stories([tmp_path / name], StoriesConfig())
 
 
+def test_a_sentence_that_no_net_could_read_is_refused_or_dropped(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("w " * 10_001 + "\twhat?\tw\nAnn is here.\tWho?\tAnn\n")
+    with pytest.raises(DataError, match=r"line 1 of .* has a sentence of 10,001 words, more than 10,000"):
+        read_stories([tmp_path / "a.tsv"], StoriesConfig())
+    questions, num_dropped = read_stories([tmp_path / "a.tsv"], StoriesConfig(skip_bad=True))
+    assert [question.answer for question in questions] == ["Ann"] and num_dropped == 1
+
+
 def test_batches_hold_the_sentences_of_their_questions_each_once() -> None:
     from collections import Counter
 

@@ -26,6 +26,7 @@ from elman.text.word_list import WordList
 Array: TypeAlias = npt.NDArray[Any]
 
 FIRST = 2  # the number of the first sentence
+MAX_SENTENCE = 10_000  # words
 _NUMBERED = re.compile(r"(\d+) (.+)")
 _END = re.compile(r"(?<=[.!?])\s+|\n+")
 _RECORD_HINT = 'a record looks like {"context": "...", "question": "...", "answer": "..."}'
@@ -39,6 +40,14 @@ class Question:
     question: str
     answer: str
     place: str = field(default="", compare=False)
+
+
+def _too_long(question: Question) -> Fault | None:
+    """What is wrong with a sentence that no net could read."""
+    for text in (*question.context, question.question):
+        if len(text) > MAX_SENTENCE and (size := len(text.split())) > MAX_SENTENCE:
+            return Fault(f"has a sentence of {size:,} words, more than {MAX_SENTENCE:,}", hint=SKIP_HINT)
+    return None
 
 
 class StoryReader:
@@ -64,6 +73,8 @@ class StoryReader:
                 if not text.strip():
                     continue
                 parsed = self._record(text) if is_jsonl(lines.source) else self._line(text)
+                if isinstance(parsed, Question):
+                    parsed = _too_long(parsed) or parsed
                 if isinstance(parsed, Fault):
                     self._reader.drop(lines, index, parsed)
                 elif parsed is not None:
