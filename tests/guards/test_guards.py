@@ -1,0 +1,75 @@
+"""No refactoring changes a number: curves, saved models and what every verb says stay as they were."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.guards.cases import CASES, MIXTURE, call, describe_case, differences, resume_case, train_case, write_data
+
+HERE = Path(__file__).parent
+REFERENCES: dict[str, Any] = json.loads((HERE / "references.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("guards")
+    write_data(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def _archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("archive")
+    write_data(folder)
+    with tarfile.open(HERE / "elman-0.1.0.tar.gz") as packed:
+        packed.extractall(folder, filter="data")
+    return folder
+
+
+def check(found: Any, wanted: Any) -> None:
+    """An error that lists the first differences."""
+    listed = list(differences(found, wanted))
+    assert not listed, "\n".join(listed[:12])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_training_gives_the_same_losses_weights_and_answers(
+    name: str, _folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(_folder)
+    needed = CASES[name].needs
+    if needed is not None and not Path(needed).exists():
+        train_case(needed, needed)
+    if not Path(name).exists():
+        train_case(name, name)
+    check(describe_case(name, name), REFERENCES[name])
+
+
+def test_a_mixture_gives_the_same_perplexity(_archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(_archive)
+    call("mix", *MIXTURE, "--valid", "text.valid", "--out", "mixed", "--json")
+    for directory in ("mixed", "mixture"):
+        found = call("evaluate", directory, "text.valid", "--json")
+        check({"verbs": {"evaluate": found}}, REFERENCES["mixture"])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_models_of_version_0_1_0_load_and_answer_the_same(
+    name: str, _archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(_archive)
+    check(describe_case(name, name), REFERENCES[name])
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.is_kept])
+def test_runs_that_version_0_1_0_stopped_go_on_to_the_same_model(
+    name: str, _archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(_archive)
+    resume_case(f"{name}.stopped")
+    check(describe_case(name, f"{name}.stopped"), REFERENCES[name])
