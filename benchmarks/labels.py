@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 import elman
-from elman.api.answerer import Answerer
-from elman.api.classifier import Classifier
-from elman.api.tagger import Tagger
-from elman.text.conll import read_sentences
-from elman.text.labelled import read_labelled, split_text
-from elman.text.stories import read_stories, split_sentence
+from elman.tasks.qa.answerer import Answerer
+from elman.tasks.classify.model import Classifier
+from elman.tasks.tag.model import Tagger
+from elman.tasks.tag.conll import read_sentences
+from elman.tasks.classify.data import read_labelled, split_text
+from elman.tasks.qa.stories import read_stories, split_sentence
 
 
 def load_rows(directory: str, file: str) -> tuple[Callable[[Sequence[Any]], Any], list[Any], Callable[[Any], int]]:

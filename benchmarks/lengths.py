@@ -21,7 +21,7 @@ import numpy as np
 
 import elman
 from elman import pictures
-from elman.api.translator import Translator
+from elman.tasks.seq2seq.model import Translator
 
 CONTEXTS = ("initial", "every", "all", "fixed", "attention")
 TRAINED_LENGTHS = (15, 30)

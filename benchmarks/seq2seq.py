@@ -22,14 +22,14 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from elman.config import Seq2SeqConfig
-from elman.lm import Array
-from elman.models.seq2seq import Seq2SeqModel
+from elman.tasks.seq2seq.config import Seq2SeqConfig
+from elman.core.arrays import Array
+from elman.tasks.seq2seq.recurrent_net import Seq2SeqModel
 from elman.nets.memory import kept_memory
-from elman.search import beam_search
+from elman.lm.search import beam_search
 from elman.text.batches import one_pass
-from elman.text.pair_batches import PairBatch, PairBatches
-from elman.text.vocabulary import EOS_ID
+from elman.text.rows import PairBatch, PairBatches
+from elman.text.units.vocabulary import EOS_ID
 
 ROWS = 80  # of a batch
 BEAM, MAX_TOKENS, DECODED = 5, 20, 128

@@ -23,8 +23,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from elman.config import RecurrentConfig
-from elman.models.recurrent import RecurrentModel
+from elman.nets.config import RecurrentConfig
+from elman.tasks.lm.families.recurrent_net import RecurrentModel
 from elman.nets.memory import kept_memory
 
 ROWS, TOKENS, PEAK_SIZE = 64, 35, 1536

@@ -8,7 +8,9 @@ from typing import Any
 from typer.main import get_command
 
 from elman.cli.app import make_app
-from elman.config import Config, DataConfig, families, tasks
+from elman.core.settings import Config
+from elman.text.settings import DataConfig
+from elman.tasks.choices import families, tasks
 
 PLACE = Path(__file__).with_name("cli.md")
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import elman
 from elman.api.make import parse_duration, parse_size
-from elman.api.model import until
-from elman.errors import MissingError, UsageError, WriteError
+from elman.core.errors import MissingError, UsageError, WriteError
+from elman.tasks.lm.model import until
 
 LINES = ["the cat sat on the mat .", "the dog sat on the log .", "a cat and a dog .", "who saw the cat ?"]
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elman import __version__
-from elman.errors import DataError
-from elman.evaluate import Evaluation, Tally, bootstrap, evaluate, prefetch, score_lines, signature
-from elman.lm import Array
+from elman.core.arrays import Array
+from elman.core.errors import DataError
+from elman.lm.evaluate import Evaluation, Tally, bootstrap, evaluate, prefetch, score_lines, signature
 from elman.testing import TableLM
 
 LN2 = math.log(2)

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file
 
-from elman import files
-from elman.errors import BusyError, DataError, ElmanError, MissingError, WriteError
-from elman.tensors import MAX_TENSORS
+from elman.core import files
+from elman.core.errors import BusyError, DataError, ElmanError, MissingError, WriteError
+from elman.core.tensors import MAX_TENSORS
 
 OLD: dict[str, files.Content] = {"config.json": b"old", "model.safetensors": {"a": np.arange(5)}, "only_old.txt": b"x"}
 NEW: dict[str, files.Content] = {"config.json": b"new", "model.safetensors": {"a": np.arange(9)}, "only_new.txt": b"y"}

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.lm import FreeModel, LanguageModel, join_arrays, leaves, map_state, num_rows, repeat, score_by_steps, select
+from elman.lm.protocol import (
+    FreeModel,
+    LanguageModel,
+    join_arrays,
+    leaves,
+    map_state,
+    num_rows,
+    repeat,
+    score_by_steps,
+    select,
+)
 from elman.testing import TableLM
 
 

@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from elman.lm.cache import CacheModel
+from elman.lm.mixture import Mixture, bucket_words, fit_mixture, fit_weights, score_text
+from elman.lm.protocol import FreeModel
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.config import CacheConfig, MixtureConfig, UniformConfig
-from elman.counts.cache import CacheModel
-from elman.errors import DataError, UsageError
-from elman.lm import Array, FreeModel
-from elman.mixture import Mixture, bucket_words, fit_mixture, fit_weights, score_text
+from elman.core.arrays import Array
+from elman.core.errors import DataError, UsageError
+from elman.tasks.choices import MixtureConfig
+from elman.tasks.lm.count_config import CacheConfig, UniformConfig
 from elman.testing import LAWS, TableLM, saving_and_loading_is_exact
-from elman.text.vocabulary import EOS_ID
+from elman.text.units.vocabulary import EOS_ID
 
 
 class Table(TableLM):
@@ -198,6 +200,6 @@ def test_a_stream_scores_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch) -> 
     ids = np.random.default_rng(4).integers(0, 4, 50)
     lm = mixture(bucketed=True)
     whole = score_text(lm, ids, reset_lines=False)
-    monkeypatch.setattr("elman.mixture.CHUNK_TOKENS", 7)
+    monkeypatch.setattr("elman.lm.mixture.CHUNK_TOKENS", 7)
     np.testing.assert_allclose(score_text(lm, ids, reset_lines=False), whole, rtol=1e-5)
     assert math.isfinite(possible(whole).sum())

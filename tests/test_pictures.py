@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from elman import pictures
-from elman.api import runs
-from elman.errors import ElmanError, UsageError
+from elman.core.errors import ElmanError, UsageError
+from elman.tasks import runs
 
 JOURNAL: list[dict[str, Any]] = [
     {"step": 10, "tokens": 100, "perplexity": 500.0, "learning_rate": 0.1, "gradient_norm": 2.0},

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elman import search
-from elman.errors import DataError, UsageError
-from elman.lm import Array, repeat
-from elman.search import Hypothesis, beam_search, draw, greedy, length_norm, sample, sample_rows
-from elman.shaping import Shaping
+from elman.core.arrays import Array
+from elman.core.errors import DataError, UsageError
+from elman.lm import search
+from elman.lm.protocol import repeat
+from elman.lm.search import Hypothesis, beam_search, draw, greedy, length_norm, sample, sample_rows
+from elman.lm.shaping import Shaping
 from elman.testing import TableLM
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from elman.errors import UsageError
-from elman.lm import Array
-from elman.shaping import AS_IS, Shaping, forbid, keep_top_k, keep_top_p, likeliest, normalise, shape, warm, without
+from elman.core.arrays import Array
+from elman.core.errors import UsageError
+from elman.lm.shaping import AS_IS, Shaping, forbid, keep_top_k, keep_top_p, likeliest, normalise, shape, warm, without
 
 LN = np.log
 

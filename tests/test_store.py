@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import elman
-from elman import files, store
-from elman.errors import DataError, ElmanError
+from elman import store
+from elman.core import files
+from elman.core.errors import DataError, ElmanError
 
 TEXT = "the cat sat on the mat\nthe dog sat on the log\na cat and a dog\nwho saw the cat\n" * 12
 FAMILIES: list[tuple[str, dict[str, Any]]] = [

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from elman import testing as laws
-from elman.lm import Array, score_by_steps
+from elman.core.arrays import Array
+from elman.lm.protocol import score_by_steps
 from elman.testing import LAWS, BrokenLawError, Law, TableLM, check_language_model, saving_and_loading_is_exact
 
 TOLERANCE = 1e-5

@@ -17,7 +17,7 @@ __all__ = ["ElmanError", "Model", "Score", "__version__", "import_arpa", "load",
 
 if TYPE_CHECKING:
     from elman.api import Model, Score, import_arpa, load, mix, resume, train
-    from elman.errors import ElmanError
+    from elman.core.errors import ElmanError
 
 
 def __getattr__(name: str) -> Any:
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'elman' has no attribute {name!r}")
     if name == "ElmanError":
-        from elman.errors import ElmanError
+        from elman.core.errors import ElmanError
 
         return ElmanError
     from elman import api

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from elman import files
-from elman.errors import ElmanError, UsageError
+from elman.core import files
+from elman.core.errors import ElmanError, UsageError
 
 Spec = dict[str, Any]
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"

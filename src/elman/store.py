@@ -12,12 +12,16 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator
 
-from elman import build, files
-from elman.config import Config, DataConfig, ModelConfig, TrainConfig, tasks
-from elman.errors import DataError, ElmanError
-from elman.lm import Array
-from elman.text.tokenizer import Tokenizer
-from elman.text.vocabulary import EOS_ID, UNK_ID
+from elman.core import files
+from elman.core.arrays import Array
+from elman.core.errors import DataError, ElmanError
+from elman.core.settings import Config
+from elman.tasks.choices import ModelConfig, tasks
+from elman.tasks.lm import build
+from elman.text.settings import DataConfig
+from elman.text.units.tokenizer import Tokenizer
+from elman.text.units.vocabulary import EOS_ID, UNK_ID
+from elman.training.config import TrainConfig
 
 R = TypeVar("R", bound="AnyRecord")
 N = TypeVar("N")

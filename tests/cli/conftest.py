@@ -63,8 +63,8 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
 @pytest.fixture
 def cut_short(run: Run) -> Callable[..., None]:
     """Train by the command line, and be told to stop after the seventh step."""
-    from elman.train.signals import Stopped
-    from elman.train.trainer import Trainer
+    from elman.training.loop import Trainer
+    from elman.training.signals import Stopped
 
     def call(*arguments: object) -> None:
         step = Trainer._validate_or_step

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import elman
-from elman.api.classifier import Classifier
 from elman.cli.app import run as run_arguments
+from elman.tasks.classify.model import Classifier
 from tests.cli.conftest import Run
 
 SMALL = ["--set", "model.hidden=12", "--set", "model.dropout=0", "--set", "train.batch=20", "--threads", "1"]

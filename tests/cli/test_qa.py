@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import elman
-from elman.api.answerer import Answerer
 from elman.cli.app import run as run_arguments
+from elman.tasks.qa.answerer import Answerer
 from tests.cli.conftest import Run
 
 SMALL = ["--set", "model.hidden=16", "--set", "model.embedding=16", "--set", "model.hops=1", "--threads", "1"]

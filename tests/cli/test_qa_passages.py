@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import elman
-from elman.api.passage_answerers import Marker, Writer
 from elman.cli.app import run as run_arguments
+from elman.tasks.qa.passage_answerers import Marker, Writer
 from tests.cli.conftest import Run
 
 SMALL = ["--set", "model.hidden=16", "--set", "model.embedding=16", "--threads", "1"]

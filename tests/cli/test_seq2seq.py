@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import elman
-from elman.api.translator import SearchOptions, Translator
 from elman.cli.app import run as run_arguments
+from elman.tasks.seq2seq.model import SearchOptions, Translator
 from tests.cli.conftest import Run
 
 WORDS = {"rot": "red", "blau": "blue", "gelb": "yellow", "haus": "house", "hund": "dog", "auto": "car", "und": "and"}
@@ -115,7 +115,7 @@ def test_an_unknown_word_is_copied_from_where_attention_looked(folder: Path) -> 
     assert isinstance(model, Translator)
     tokens = np.array([0, model.target.tokens.index("dog"), 1])
     weights = np.array([[0.1, 0.8, 0.1], [0.5, 0.4, 0.1], [0, 0, 1]])
-    from elman.api.translator import _copied
+    from elman.tasks.seq2seq.model import _copied
 
     copied = _copied(tokens, weights, ["Hamburg", "Berlin"])
     assert model._text(tokens, copied) == "Berlin dog"
@@ -267,7 +267,9 @@ def test_a_recipe_is_found_beside_a_model_of_the_same_name(tmp_path: Path, monke
 
 def test_every_recipe_can_be_read() -> None:
     from elman import config
-    from elman.config import PairsConfig, Seq2SeqConfig, TrainConfig
+    from elman.tasks.seq2seq.config import Seq2SeqConfig
+    from elman.text.settings import PairsConfig
+    from elman.training.config import TrainConfig
 
     assert {
         "translation",

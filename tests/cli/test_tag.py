@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import elman
-from elman.api.tagger import Tagger
 from elman.cli.app import run as run_arguments
+from elman.tasks.tag.model import Tagger
 from tests.cli.conftest import Run
 
 SMALL = ["--set", "model.hidden=16", "--set", "model.dropout=0", "--set", "train.batch=20", "--threads", "1"]

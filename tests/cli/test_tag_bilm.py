@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import elman
-from elman.api.tagger import Tagger
 from elman.cli.app import run as run_arguments
+from elman.tasks.tag.model import Tagger
 from tests.cli.conftest import Run
 
 SMALL = ["--set", "model.hidden=12", "--set", "model.dropout=0", "--threads", "1", "--set", "model.characters=none"]

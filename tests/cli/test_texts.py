@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import elman
-from elman.api.bilm import TwoWayModel
-from elman.api.masked import Restorer, _pieces
-from elman.api.model import Model
-from elman.errors import UsageError
-from elman.files import read_tensors
+from elman.core.errors import UsageError
+from elman.core.files import read_tensors
+from elman.tasks.bilm.task import TwoWayModel
+from elman.tasks.lm.model import Model
+from elman.tasks.masked.task import Restorer, _pieces
 from elman.testing import check_language_model
-from elman.text.vocabulary import EOS_ID
-from elman.train.progress import Progress
+from elman.text.units.vocabulary import EOS_ID
+from elman.training.progress import Progress
 from tests.cli.conftest import Run
 
 SMALL = ["--set", "model.hidden=8", "--set", "train.batch=4", "--set", "train.bptt=12", "--threads", "1"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import elman
-from elman import files
+from elman.core import files
 from tests.cli.conftest import LINES, Run, run_process
 
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elman.config import KneserNeyConfig, NgramConfig
+from elman.core.errors import DataError, MissingError, UsageError, WriteError
 from elman.counts import arpa_lines
 from elman.counts.arpa import read_arpa, write_arpa
 from elman.counts.fit import fit_counts
 from elman.counts.kneser_ney import fit_kneser_ney
 from elman.counts.scratch import Scratch
-from elman.errors import DataError, MissingError, UsageError, WriteError
+from elman.tasks.lm.count_config import KneserNeyConfig, NgramConfig
 from elman.testing import LAWS
-from elman.text.chunks import join_chunks
+from elman.text.units.chunks import join_chunks
 
 DATA = Path(__file__).parent.parent / "data"
 FIXTURE = DATA / "kenlm-order3.arpa"  # see README.md there for the command

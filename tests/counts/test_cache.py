@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.config import CacheConfig, make
-from elman.counts.cache import CacheModel
-from elman.errors import UsageError
-from elman.lm import Array, FreeModel, score_by_steps
+from elman.core.arrays import Array
+from elman.core.errors import UsageError
+from elman.core.parsing import make
+from elman.lm.cache import CacheModel
+from elman.lm.protocol import FreeModel, score_by_steps
+from elman.tasks.lm.count_config import CacheConfig
 from elman.testing import LAWS, saving_and_loading_is_exact
 
 CONFIGS = {

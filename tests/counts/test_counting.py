@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elman.core.errors import UsageError
 from elman.counts.counting import _sort_within, count_ngrams
 from elman.counts.scratch import Scratch
 from elman.counts.trie import FEW, NOWHERE
-from elman.errors import UsageError
 
 LINES = st.lists(st.lists(st.integers(2, 6), max_size=10), min_size=1, max_size=15)
 

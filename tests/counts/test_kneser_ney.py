@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elman.config import KneserNeyConfig
 from elman.counts.counting import count_ngrams
 from elman.counts.interpolation import suffix_links
 from elman.counts.kneser_ney import adjusted_counts, count_of_counts, estimate_discounts, fit_kneser_ney
 from elman.counts.scratch import Scratch
+from elman.tasks.lm.count_config import KneserNeyConfig
 from elman.testing import LAWS
 from tests.counts.reference import BOS, EOS, Reference, kneser_ney_share
 

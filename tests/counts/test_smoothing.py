@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elman.config import BigramConfig, NgramConfig, UnigramConfig
 from elman.counts.counting import count_ngrams
 from elman.counts.fit import fit_counts, restore_counts
 from elman.counts.scratch import Scratch
 from elman.counts.smoothing import CountModel, UniformModel, jelinek_mercer, tune_alpha, tune_weights
+from elman.tasks.lm.count_config import BigramConfig, NgramConfig, UnigramConfig
 from elman.testing import LAWS
 from tests.counts.reference import BOS, EOS, Reference, witten_bell_share
 from tests.counts.test_kneser_ney import LINES, probability, stream

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from elman.config import SnmConfig
+from elman.core.arrays import Array
+from elman.core.errors import DataError
 from elman.counts import adjustment as adjusting
 from elman.counts import snm
 from elman.counts.adjustment import BUCKETS, FACTORS, KNOTS, Adjustment, bucket, coarse_bucket
 from elman.counts.snm import SnmModel, fit_snm, templates
-from elman.errors import DataError
-from elman.lm import Array
-from elman.mixture import score_text
+from elman.lm.mixture import score_text
+from elman.tasks.lm.count_config import SnmConfig
 from elman.testing import LAWS, saving_and_loading_is_exact
-from elman.text.vocabulary import EOS_ID
+from elman.text.units.vocabulary import EOS_ID
 
 SMALL = SnmConfig(order=3, skip_words=2, max_skip=1, reach=5)
 

@@ -94,9 +94,7 @@ CASES = {
     "lstm-blackout": _stream("lstm", model_head="blackout", model_samples=6),
     "maxent": _stream("rnn", is_kept=True, model_maxent=3),
     "transformer": _stream("transformer", is_kept=True, model_window=6, model_attention_heads=2),
-    "masked": Case(
-        "masked", "text", STREAM, verbs=(*TEXT_VERBS, ("predict", "{out}", "masked.ask")), is_kept=True
-    ),
+    "masked": Case("masked", "text", STREAM, verbs=(*TEXT_VERBS, ("predict", "{out}", "masked.ask")), is_kept=True),
     "masked-transformer": Case(
         "masked",
         "text",
@@ -315,4 +313,3 @@ def differences(found: Any, wanted: Any, place: str = "") -> Iterator[str]:
             yield f"{place} is {found!r}, not {wanted!r}"
     elif found != wanted or type(found) is not type(wanted):
         yield f"{place} is {found!r}, not {wanted!r}"
-

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.metrics.answers import answer_numbers, plain_answer, token_f1
+from elman.tasks.qa.metrics import answer_numbers, plain_answer, token_f1
 
 
 @pytest.mark.parametrize(

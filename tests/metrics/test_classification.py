@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.metrics.classification import calibration_error, class_numbers, number_numbers, set_numbers
+from elman.tasks.classify.metrics import calibration_error, class_numbers, number_numbers, set_numbers
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=1, max_size=20))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elman.metrics.tagging import confusions, tag_numbers
+from elman.tasks.tag.metrics import confusions, tag_numbers
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

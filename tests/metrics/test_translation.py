@@ -8,7 +8,7 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elman.metrics.translation import Marks, Written, bucket_width, edit_counts, edit_distance
+from elman.tasks.seq2seq.metrics import Marks, Written, bucket_width, edit_counts, edit_distance
 
 SENTENCES = st.lists(st.sampled_from(["the", "cat", "sat", "on", "a", "mat", ".", "dog"]), min_size=1, max_size=9).map(
     " ".join

@@ -10,12 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.config import RecurrentConfig
-from elman.models.bilm import BilmBatches, BilmModel, learned_features, turn_lines, turn_text
+from elman.nets.config import RecurrentConfig
 from elman.nets.layer_mix import LayerMix
+from elman.tasks.bilm.net import BilmBatches, BilmModel, learned_features, turn_lines, turn_text
 from elman.testing import LAWS
 from elman.text.batches import Lines, Position, Streams
-from elman.text.vocabulary import EOS_ID
+from elman.text.units.vocabulary import EOS_ID
 
 VOCAB, HIDDEN = 7, 4
 

@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from elman.config import RecurrentConfig, SentencesConfig, TaggerConfig
-from elman.models.bilm import BilmModel, learned_features
-from elman.models.bilm_features import BilmFeatures
-from elman.models.tagger import TaggerModel
-from elman.text.conll import Sentence
-from elman.text.foreign_words import ForeignWords
-from elman.text.pair_batches import begins_of, padded
-from elman.text.pipelines import Recipe
-from elman.text.tag_corpus import FormTable, TagBatch, Words, encode_sentences, learn_lexicon
-from elman.text.tokenizer import Tokenizer
-from elman.text.vocabulary import EOS, UNK
+from elman.nets.config import RecurrentConfig
+from elman.tasks.bilm.features_net import BilmFeatures
+from elman.tasks.bilm.net import BilmModel, learned_features
+from elman.tasks.reading_config import TaggerConfig
+from elman.tasks.tag.bilm_words import ForeignWords
+from elman.tasks.tag.conll import Sentence
+from elman.tasks.tag.data import FormTable, TagBatch, Words, encode_sentences, learn_lexicon
+from elman.tasks.tag.net import TaggerModel
+from elman.text.rows import begins_of, padded
+from elman.text.settings import SentencesConfig
+from elman.text.units.pipelines import Recipe
+from elman.text.units.tokenizer import Tokenizer
+from elman.text.units.vocabulary import EOS, UNK
 
 SENTENCES = [("a", "bb", "a", "ccc"), ("BB",), ("dd", "a")]
 LABELS = ["X", "Y"]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from elman.config import ClassifierConfig
-from elman.models.classifier import ClassifierModel
-from elman.models.linear import LinearModel, fit_linear
-from elman.text.labelled import LabelBatch
+from elman.tasks.classify.data import LabelBatch
+from elman.tasks.classify.linear import LinearModel, fit_linear
+from elman.tasks.classify.net import ClassifierModel
+from elman.tasks.reading_config import ClassifierConfig
 
 WORDS = np.array([[2, 3, 4, 5], [5, 1, 1, 1], [3, 3, 1, 1]])
 LENGTHS = np.array([4, 1, 2])
@@ -93,7 +93,7 @@ def test_the_baseline_learns_words_and_pairs_of_words() -> None:
 
 def test_the_baseline_is_logistic_regression_as_scikit_learn_has_it() -> None:
     sklearn = pytest.importorskip("sklearn.linear_model")
-    from elman.models.linear import PENALTY, features_of
+    from elman.tasks.classify.linear import PENALTY, features_of
 
     rng = np.random.default_rng(0)
     texts = [[str(word) for word in rng.integers(12, size=6)] for _ in range(80)]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from elman.config import RecurrentConfig
-from elman.lm import leaves
-from elman.models.recurrent import RecurrentModel
-from elman.search import draw
+from elman.lm.protocol import leaves
+from elman.lm.search import draw
+from elman.nets.config import RecurrentConfig
+from elman.tasks.lm.families.recurrent_net import RecurrentModel
 
 
 def resident_kilobytes() -> int:

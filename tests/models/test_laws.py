@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from elman.lm import FreeModel
+from elman.lm.protocol import FreeModel
 from elman.testing import LAWS, Law, saving_and_loading_is_exact
 from tests.models.zoo import NAMES, build
 

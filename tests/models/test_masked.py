@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from elman.config import MaskedConfig, make
-from elman.errors import DataError, UsageError
-from elman.lm import Array
-from elman.models.masked import MaskedModel, Restored
+from elman.core.arrays import Array
+from elman.core.errors import DataError, UsageError
+from elman.core.parsing import make
+from elman.tasks.masked.config import MaskedConfig
+from elman.tasks.masked.net import MaskedModel, Restored
 from elman.text.batches import Batch, Position, Streams
-from elman.text.vocabulary import EOS_ID
+from elman.text.units.vocabulary import EOS_ID
 
 VOCAB = 9
 FAMILIES: dict[str, dict[str, Any]] = {

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from elman.config import RecurrentConfig, WindowConfig
-from elman.errors import DataError, UsageError
-from elman.lm import leaves, score_by_steps
-from elman.models import neural
-from elman.models.neural import NeuralModel
-from elman.models.recurrent import RecurrentModel
-from elman.models.window import WindowModel
-from elman.text.vocabulary import EOS_ID
+from elman.core.errors import DataError, UsageError
+from elman.lm.protocol import leaves, score_by_steps
+from elman.nets import neural_lm as neural
+from elman.nets.config import RecurrentConfig, WindowConfig
+from elman.nets.neural_lm import NeuralModel
+from elman.tasks.lm.families.recurrent_net import RecurrentModel
+from elman.tasks.lm.families.window_net import WindowModel
+from elman.text.units.vocabulary import EOS_ID
 from tests.models.zoo import NAMES, build
 
 

@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elman import build as families
-from elman import mixture
-from elman.config import MixtureConfig, NeuralCacheConfig, UniformConfig
-from elman.counts.neural_cache import NeuralCache
-from elman.errors import UsageError
-from elman.lm import Array, FreeModel, score_by_steps
-from elman.mixture import Mixture, fit_mixture, score_text
-from elman.models.neural import NeuralModel
+from elman.core.arrays import Array
+from elman.core.errors import UsageError
+from elman.lm import mixture
+from elman.lm.mixture import Mixture, fit_mixture, score_text
+from elman.lm.neural_cache import NeuralCache
+from elman.lm.protocol import FreeModel, score_by_steps
+from elman.nets.neural_lm import NeuralModel
+from elman.tasks.choices import MixtureConfig
+from elman.tasks.lm import build as families
+from elman.tasks.lm.count_config import NeuralCacheConfig, UniformConfig
 from elman.testing import LAWS, Law, TableLM, saving_and_loading_is_exact
-from elman.text.vocabulary import EOS_ID
+from elman.text.units.vocabulary import EOS_ID
 from tests.models.zoo import build
 
 CONFIG = NeuralCacheConfig(window=4, theta=0.6, decay=0.9, net=0)

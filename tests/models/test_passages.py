@@ -10,14 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elman.config import ReaderConfig
-from elman.models.passages import split_source
-from elman.models.span_reader import SpanReader, best_spans
-from elman.models.writing_reader import WritingReader
-from elman.search import beam_search
-from elman.text.pair_batches import PairBatch
-from elman.text.passages import SpanBatch
-from elman.text.vocabulary import EOS_ID
+from elman.lm.search import beam_search
+from elman.tasks.qa.passage_net import split_source
+from elman.tasks.qa.passages import SpanBatch
+from elman.tasks.qa.span_net import SpanReader, best_spans
+from elman.tasks.qa.written_net import WritingReader
+from elman.tasks.reading_config import ReaderConfig
+from elman.text.rows import PairBatch
+from elman.text.units.vocabulary import EOS_ID
 
 VOCAB, ANSWERS = 8, 6
 # question, end, context, end: the words are 2 .. 7

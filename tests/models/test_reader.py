@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from elman.config import ReaderConfig, StoriesConfig
-from elman.models.reader import ReaderModel
-from elman.text.pair_batches import begins_of, padded
-from elman.text.stories import Question, Stories, StoryBatch, encode_stories, look_up
-from elman.text.word_list import learn_words
+from elman.tasks.qa.chosen_net import ReaderModel
+from elman.tasks.qa.stories import Question, Stories, StoryBatch, encode_stories, look_up
+from elman.tasks.reading_config import ReaderConfig
+from elman.text.rows import begins_of, padded
+from elman.text.settings import StoriesConfig
+from elman.text.units.word_list import learn_words
 
 QUESTIONS = [
     Question(("a b.", "b c.", "c."), "a?", ""),

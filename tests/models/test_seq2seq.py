@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from elman.config import Seq2SeqConfig
-from elman.errors import DataError, UsageError
-from elman.lm import ConditionalModel, FreeModel
-from elman.mixture import Ensemble
-from elman.models.pairs import PairModel
-from elman.models.seq2seq import Seq2SeqModel
-from elman.models.seq2seq_transformer import TransformerPairs
-from elman.search import beam_search, greedy
+from elman.core.errors import DataError, UsageError
+from elman.lm.mixture import Ensemble
+from elman.lm.protocol import ConditionalModel, FreeModel
+from elman.lm.search import beam_search, greedy
+from elman.tasks.seq2seq.config import Seq2SeqConfig
+from elman.tasks.seq2seq.net import PairModel
+from elman.tasks.seq2seq.recurrent_net import Seq2SeqModel
+from elman.tasks.seq2seq.transformer_net import TransformerPairs
 from elman.testing import Given, check_conditional_model, saving_and_loading_is_exact
-from elman.text.pair_batches import PairBatch
-from elman.text.vocabulary import EOS_ID
+from elman.text.rows import PairBatch
+from elman.text.units.vocabulary import EOS_ID
 
 ZOO: dict[str, dict[str, Any]] = {
     "initial": {"context": "initial"},

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from elman.config import RecurrentConfig, WindowConfig, families, make
-from elman.errors import UsageError
+from elman.core.errors import UsageError
+from elman.core.parsing import make
+from elman.nets.config import RecurrentConfig, WindowConfig
+from elman.tasks.choices import families
 
 
 @pytest.mark.parametrize(

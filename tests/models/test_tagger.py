@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from elman.config import SentencesConfig, TaggerConfig
-from elman.models.tagger import TaggerModel
-from elman.text.conll import Sentence
-from elman.text.pair_batches import begins_of, padded
-from elman.text.tag_corpus import FormTable, TagBatch, Words, encode_sentences, learn_lexicon
+from elman.tasks.reading_config import TaggerConfig
+from elman.tasks.tag.conll import Sentence
+from elman.tasks.tag.data import FormTable, TagBatch, Words, encode_sentences, learn_lexicon
+from elman.tasks.tag.net import TaggerModel
+from elman.text.rows import begins_of, padded
+from elman.text.settings import SentencesConfig
 
 SENTENCES = [("a", "bb", "a", "ccc"), ("bb",), ("dd", "a")]
 LABELS = ["O", "B-X", "I-X"]

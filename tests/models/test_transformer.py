@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from elman.config import TransformerConfig
-from elman.lm import Array
-from elman.models.transformer import TransformerModel
+from elman.core.arrays import Array
+from elman.nets.config import TransformerConfig
 from elman.nets.transformer import GAIN, MIN_STRIDE, BlockShape, CausalBlock
-from elman.text.vocabulary import EOS_ID
+from elman.tasks.lm.families.transformer_net import TransformerModel
+from elman.text.units.vocabulary import EOS_ID
 
 F64 = torch.float64
 VOCAB = 9

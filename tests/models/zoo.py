@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from elman.config import NetConfig, RecurrentConfig, TransformerConfig, WindowConfig
-from elman.models.neural import NeuralModel
-from elman.models.recurrent import RecurrentModel
-from elman.models.transformer import TransformerModel
-from elman.models.window import WindowModel
+from elman.nets.config import NetConfig, RecurrentConfig, TransformerConfig, WindowConfig
+from elman.nets.neural_lm import NeuralModel
+from elman.tasks.lm.families.recurrent_net import RecurrentModel
+from elman.tasks.lm.families.transformer_net import TransformerModel
+from elman.tasks.lm.families.window_net import WindowModel
 
 COUNTS = np.array([1, 5, 2, 7, 3, 3])
 VECTORS = np.array([[0.5, -1], [np.nan, np.nan], [1, 1], [0.3, 0.2], [-1, 0], [2, -0.7]])

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from elman.models.tagger import allowed_pairs
 from elman.nets.crf import Crf
-from elman.text.spans import first_breach
+from elman.tasks.tag.net import allowed_pairs
+from elman.tasks.tag.spans import first_breach
 
 LABELS = ["O", "B-X", "I-X"]
 STEPS, LENGTHS = 4, [4, 2, 1]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from elman.config import Skip
+from elman.nets.config import Skip
 from elman.nets.encoder import BidirectionalStack, Cell, make_cell, reverse
 
 F64 = torch.float64

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import AdaptiveLogSoftmaxWithLoss, Parameter
 
-from elman.errors import UsageError
+from elman.core.errors import UsageError
 from elman.nets.adaptive_head import AdaptiveHead
 from elman.nets.cross_entropy import target_log_probs
 from elman.nets.full_head import FullHead

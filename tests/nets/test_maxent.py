@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from elman.config import RecurrentConfig
-from elman.errors import DataError
-from elman.models.recurrent import RecurrentModel
+from elman.core.errors import DataError
 from elman.nets import cross_entropy as chunking
+from elman.nets.config import RecurrentConfig
 from elman.nets.maxent import Maxent, SparseLogits
 from elman.nets.sampled_head import SampledHead
 from elman.nets.sampled_loss import CRITERIA, sampled_loss
+from elman.tasks.lm.families.recurrent_net import RecurrentModel
 
 DTYPE = torch.float64
 TEXT = np.array([2, 3, 2, 3, 4, 1, 2, 3, 2, 1])  # its n-grams are worked out in test_ngrams

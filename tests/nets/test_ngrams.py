@@ -10,12 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.errors import UsageError
+from elman.core.errors import UsageError
 from elman.nets import ngrams
 from elman.nets.adaptive_head import AdaptiveHead
 from elman.nets.full_head import FullHead
 from elman.nets.ngrams import NgramTable, Spelling, collect_ngrams, join, mix
-from elman.text.vocabulary import EOS_ID
+from elman.text.units.vocabulary import EOS_ID
 
 
 def words(size: int) -> Spelling:

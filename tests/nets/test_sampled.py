@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from elman.config import RecurrentConfig
-from elman.errors import UsageError
-from elman.models.recurrent import RecurrentModel
+from elman.core.errors import UsageError
 from elman.nets import cross_entropy as chunking
+from elman.nets.config import RecurrentConfig
 from elman.nets.full_head import FullHead
 from elman.nets.sampled_head import SampledHead
 from elman.nets.sampled_loss import CRITERIA, Drawn, sampled_loss
 from elman.nets.sampling import choose_samples, inclusion_chances
+from elman.tasks.lm.families.recurrent_net import RecurrentModel
 
 KINDS = list(CRITERIA)
 COUNTS = np.array([3, 50, 7, 7, 1, 90, 0, 20, 4, 2, 11])

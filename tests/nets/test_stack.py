@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from elman.config import Skip
 from elman.nets.cells import DenseLayer
+from elman.nets.config import Skip
 from elman.nets.dropout import drop_words, locked_dropout
 from elman.nets.embedding import Embedding
 from elman.nets.layer import Layer

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from elman.errors import DataError, ElmanError, MissingError
-from elman.nets.vectors import read_vectors
+from elman.core.errors import DataError, ElmanError, MissingError
+from elman.text.vectors import read_vectors
 
 WORDS = ["<unk>", "</s>", "the", "New York", "café"]
 GLOVE = "the 1 2.5 -3e-2\nother 9 9 9\nNew York 4 5 6\ncafé 7 8 9\n"

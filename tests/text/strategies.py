@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from elman.config import DataConfig
 from elman.text.corpus import learn
-from elman.text.tokenizer import Tokenizer
+from elman.text.settings import DataConfig
+from elman.text.units.tokenizer import Tokenizer
 
 UNITS = ["space", "word", "char", "byte", "bpe:300"]
 

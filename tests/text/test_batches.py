@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.errors import DataError
+from elman.core.errors import DataError
 from elman.text import batches
 from elman.text.batches import Batch, Lines, Position, Streams
-from elman.text.vocabulary import EOS_ID
+from elman.text.units.vocabulary import EOS_ID
 
 
 def one_pass(data: Streams | Lines, epoch: int = 0) -> list[Batch]:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.text.chunks import LINE_END, ChunkTable, cut_at_spaces, cut_at_whitespace, join_chunks
+from elman.text.units.chunks import LINE_END, ChunkTable, cut_at_spaces, cut_at_whitespace, join_chunks
 
 pieces = st.lists(st.binary(min_size=0, max_size=40).map(lambda piece: piece.replace(b"\0", b"x")), max_size=60)
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.config import SentencesConfig
-from elman.errors import DataError
-from elman.text.conll import SentenceReader, read_sentences, write_sentence
+from elman.core.errors import DataError
+from elman.tasks.tag.conll import SentenceReader, read_sentences, write_sentence
+from elman.text.settings import SentencesConfig
 
 CONLLU = """\
 # newdoc id = one

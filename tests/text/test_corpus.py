@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.config import DataConfig
-from elman.errors import DataError, UsageError, WriteError
+from elman.core.errors import DataError, UsageError, WriteError
 from elman.text import readers, spool
 from elman.text.corpus import Corpus, learn, read_blocks, read_corpus
-from elman.text.vocabulary import EOS_ID, UNK_ID
+from elman.text.settings import DataConfig
+from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from tests.text.strategies import TEXT, UNITS, lines
 
 DATA = DataConfig(units="space", min_count=1)

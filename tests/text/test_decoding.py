@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.text.alphabet import bytes_of
-from elman.text.letters import split_words
-from elman.text.pipelines import Recipe
-from elman.text.tokenizer import Tokenizer
-from elman.text.vocabulary import EOS, EOS_ID, UNK, UNK_ID
+from elman.text.units.alphabet import bytes_of
+from elman.text.units.letters import split_words
+from elman.text.units.pipelines import Recipe
+from elman.text.units.tokenizer import Tokenizer
+from elman.text.units.vocabulary import EOS, EOS_ID, UNK, UNK_ID
 from tests.text.strategies import TEXT, UNITS, lines, tokenizer_of
 
 

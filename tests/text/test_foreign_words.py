@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from elman.text.foreign_words import ForeignWords
-from elman.text.pipelines import Recipe
-from elman.text.tokenizer import Tokenizer
-from elman.text.vocabulary import EOS, UNK, UNK_ID
+from elman.tasks.tag.bilm_words import ForeignWords
+from elman.text.units.pipelines import Recipe
+from elman.text.units.tokenizer import Tokenizer
+from elman.text.units.vocabulary import EOS, UNK, UNK_ID
 
 
 def test_symbols_of_split_text_are_words() -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.errors import UsageError
-from elman.text.gaps import GAP, MASK, read_gaps
-from elman.text.letters import split_words
-from elman.text.pipelines import Recipe
-from elman.text.tokenizer import Tokenizer
+from elman.core.errors import UsageError
+from elman.tasks.masked.gaps import GAP, MASK, read_gaps
+from elman.text.units.letters import split_words
+from elman.text.units.pipelines import Recipe
+from elman.text.units.tokenizer import Tokenizer
 
 LINE = "The value (of a list) is 'new', or not."
 

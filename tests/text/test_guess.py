@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elman.text.guess import guess_units
+from elman.text.units.guess import guess_units
 
 
 @pytest.mark.parametrize(

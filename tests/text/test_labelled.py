@@ -7,18 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elman.config import LabelledConfig
-from elman.errors import DataError, UsageError
+from elman.core.errors import DataError, UsageError
+from elman.tasks.classify.data import LabelBatches, count_words, encode_texts, labels_of_row, read_labelled, split_text
 from elman.text.batches import Position
-from elman.text.labelled import (
-    LabelBatches,
-    count_words,
-    encode_texts,
-    labels_of_row,
-    read_labelled,
-    split_text,
-)
-from elman.text.word_list import learn_words
+from elman.text.settings import LabelledConfig
+from elman.text.units.word_list import learn_words
 
 
 @pytest.mark.parametrize(

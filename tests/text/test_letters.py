@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.text.letters import WORD_REGEX, split_long, split_words
+from elman.text.units.letters import WORD_REGEX, split_long, split_words
 from tests.text.strategies import lines
 
 

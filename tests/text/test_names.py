@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from elman.text.names import ALPHABET, make_names, noisy_reversal
+from elman.cli.names import ALPHABET, make_names, noisy_reversal
 
 
 def test_names_are_different_and_the_same_for_the_same_seed() -> None:

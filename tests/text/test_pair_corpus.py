@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elman.config import PairsConfig
-from elman.errors import DataError, UsageError
+from elman.core.errors import DataError, UsageError
+from elman.tasks.seq2seq.data import encode_pairs, learn_vocabularies, lengths_of, rows_of
 from elman.text.batches import Position
-from elman.text.pair_batches import SOURCE_FACTOR, PairBatches
-from elman.text.pair_corpus import encode_pairs, learn_vocabularies, lengths_of, rows_of
-from elman.text.parallel import Pairs
-from elman.text.vocabulary import EOS_ID
+from elman.text.rows import SOURCE_FACTOR, PairBatches
+from elman.text.settings import PairsConfig
+from elman.text.tables import Pairs
+from elman.text.units.vocabulary import EOS_ID
 
 
 def make_pairs(rows: list[tuple[str, str]]) -> Pairs:
@@ -135,7 +135,7 @@ def test_reserved_symbols_are_refused_with_their_place_or_dropped() -> None:
     ],
 )
 def test_settings_that_cannot_be_are_refused(given: dict[str, object], what: str) -> None:
-    from elman.config import make
+    from elman.core.parsing import make
 
     with pytest.raises(UsageError, match=what):
         make(PairsConfig, given, section="data")

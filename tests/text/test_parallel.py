@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from elman.config import PairsConfig
-from elman.errors import DataError
-from elman.text.parallel import Pairs, read_pairs
-from elman.text.tasks import guess_task
+from elman.core.errors import DataError
+from elman.text.formats import guess_task
+from elman.text.settings import PairsConfig
+from elman.text.tables import Pairs, read_pairs
 
 
 def read(path: Path, text: str, **settings: object) -> Pairs:

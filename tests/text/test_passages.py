@@ -8,9 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.config import StoriesConfig
-from elman.text.batches import Position
-from elman.text.passages import (
+from elman.tasks.qa.passages import (
     SpanBatches,
     WrittenBatches,
     choose_kind,
@@ -21,9 +19,11 @@ from elman.text.passages import (
     place_words,
     span_text,
 )
-from elman.text.stories import Question, split_sentence
-from elman.text.vocabulary import EOS_ID, UNK_ID
-from elman.text.word_list import learn_words
+from elman.tasks.qa.stories import Question, split_sentence
+from elman.text.batches import Position
+from elman.text.settings import StoriesConfig
+from elman.text.units.vocabulary import EOS_ID, UNK_ID
+from elman.text.units.word_list import learn_words
 
 DATA = StoriesConfig()
 TEXTS = st.lists(st.text(alphabet=" aBİ.,'\u2581-\u00a0ß1", max_size=12), max_size=3)

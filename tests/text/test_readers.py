@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.config import DataConfig
-from elman.errors import DataError, MissingError
+from elman.core.errors import DataError, MissingError
 from elman.text import readers
 from elman.text.readers import Reader, find_files, lines
+from elman.text.settings import DataConfig
 
 STRICT, SKIPPING, REPLACING = DataConfig(), DataConfig(skip_bad=True), DataConfig(errors="replace")
 

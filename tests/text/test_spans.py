@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.text.spans import Span, find_scheme, first_breach, may_follow, spans_of
+from elman.tasks.tag.spans import Span, find_scheme, first_breach, may_follow, spans_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -10,9 +10,9 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.text import letters, splitters
-from elman.text.letters import split_words
-from elman.text.vocabulary import EOS_ID, UNK_ID
+from elman.text.units import letters, splitters
+from elman.text.units.letters import split_words
+from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from tests.text.strategies import TEXT, UNITS, lines, tokenizer_of
 
 

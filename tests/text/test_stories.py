@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elman.config import StoriesConfig
-from elman.errors import DataError
-from elman.text.batches import Position
-from elman.text.stories import (
+from elman.core.errors import DataError
+from elman.tasks.qa.stories import (
     Question,
     StoryBatches,
     cut_sentences,
@@ -19,7 +17,9 @@ from elman.text.stories import (
     read_stories,
     unpack_questions,
 )
-from elman.text.word_list import learn_words
+from elman.text.batches import Position
+from elman.text.settings import StoriesConfig
+from elman.text.units.word_list import learn_words
 
 BABI = """\
 1 Mary moved to the bathroom.

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.errors import DataError
-from elman.text.tokenizer import Tokenizer
-from elman.text.vocabulary import EOS_ID
+from elman.core.errors import DataError
+from elman.text.units.tokenizer import Tokenizer
+from elman.text.units.vocabulary import EOS_ID
 from tests.text.strategies import TEXT, UNITS, tokenizer_of
 
 

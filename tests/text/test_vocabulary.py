@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.config import DataConfig
-from elman.errors import DataError
+from elman.core.errors import DataError
 from elman.text.corpus import learn
-from elman.text.vocabulary import by_frequency, choose_words
+from elman.text.settings import DataConfig
+from elman.text.units.vocabulary import by_frequency, choose_words
 
 
 def _learn(directory, text: str, *, heldout: bool = False, **settings: object):

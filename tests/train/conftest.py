@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elman.train import trainer as trainer_module
+from elman.training import loop as trainer_module
 
 
 @pytest.fixture(autouse=True)

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import torch
 
-from elman.train import trainer as trainer_module
-from elman.train.checkpoint import FOLDER, newest_checkpoint
-from elman.train.signals import Stopped
+from elman.training import loop as trainer_module
+from elman.training.checkpoint import FOLDER, newest_checkpoint
+from elman.training.signals import Stopped
 from tests.train.tiny import Tiny, run, text, trainer
 
 STEPS = 51  # three passes of 17

@@ -13,10 +13,10 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from elman.errors import UsageError
-from elman.train import trainer as trainer_module
-from elman.train.budget import Budget, Reserve, format_duration, parse_duration, process_started
-from elman.train.trainer import Trainer
+from elman.core.errors import UsageError
+from elman.training import loop as trainer_module
+from elman.training.budget import Budget, Reserve, format_duration, parse_duration, process_started
+from elman.training.loop import Trainer
 from tests.train.tiny import Tiny, error_of, notes, run, text, trainer
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elman.errors import DataError, WriteError
-from elman.files import MANIFEST
-from elman.train.checkpoint import (
+from elman.core.errors import DataError, WriteError
+from elman.core.files import MANIFEST
+from elman.training.checkpoint import (
     FOLDER,
     STATE,
     TENSORS,

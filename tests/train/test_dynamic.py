@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from elman.config import CacheConfig, NeuralCacheConfig
-from elman.counts.cache import CacheModel
-from elman.counts.neural_cache import NeuralCache
-from elman.errors import UsageError
-from elman.lm import Array
-from elman.mixture import Mixture
-from elman.models.neural import NeuralModel
+from elman.core.arrays import Array
+from elman.core.errors import UsageError
+from elman.lm.cache import CacheModel
+from elman.lm.mixture import Mixture
+from elman.lm.neural_cache import NeuralCache
+from elman.nets.neural_lm import NeuralModel
+from elman.tasks.lm.count_config import CacheConfig, NeuralCacheConfig
 from elman.testing import TableLM
-from elman.text.vocabulary import EOS_ID
-from elman.train import dynamic
-from elman.train.dynamic import Dynamics, adapting, nets_of
+from elman.text.units.vocabulary import EOS_ID
+from elman.training import dynamic
+from elman.training.dynamic import Dynamics, adapting, nets_of
 from tests.models.zoo import build
 
 FAST = Dynamics(segment=4, rate=0.05, decay=0.01)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from elman.models.trainable import Loss
-from elman.train import guard
-from elman.train import trainer as trainer_module
-from elman.train.checkpoint import newest_checkpoint
-from elman.train.trainer import Trainer
+from elman.nets.loss import Loss
+from elman.training import guard
+from elman.training import loop as trainer_module
+from elman.training.checkpoint import newest_checkpoint
+from elman.training.loop import Trainer
 from tests.train.tiny import Carried, Tiny, error_of, notes, run, trainer
 
 

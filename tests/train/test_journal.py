@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from elman.errors import ElmanError
-from elman.train.journal import EVENTS, METRICS, Journal
+from elman.core.errors import ElmanError
+from elman.training.journal import EVENTS, METRICS, Journal
 
 
 def lines(directory: Path) -> list[dict[str, object]]:

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch.nn import Parameter
 
-from elman.config import TrainConfig
 from elman.nets.maxent import RareParameter
-from elman.train.optimiser import RARE_GRADIENT, RARE_RATE, Average, Optimiser
+from elman.training.config import TrainConfig
+from elman.training.optimiser import RARE_GRADIENT, RARE_RATE, Average, Optimiser
 
 
 def parameter(*values: float) -> dict[str, Parameter]:

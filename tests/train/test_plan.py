@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.config import MaskedConfig, TrainConfig, families, make
-from elman.train.plan import Plan, choose_dropout, matmul_weights, plan
-from elman.train.plan_texts import plan_bilm, plan_masked
+from elman.core.parsing import make
+from elman.tasks.choices import families
+from elman.tasks.masked.config import MaskedConfig
+from elman.training.config import TrainConfig
+from elman.training.plan_both_sides import plan_bilm, plan_masked
+from elman.training.plan_text import Plan, choose_dropout, matmul_weights, plan
 
 PTB = {"num_tokens": 929_589, "vocab_size": 10_000, "flops_per_second": 1.6e11}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from elman.train.plan import Plan
-from elman.train.plan_pairs import plan_pairs
+from elman.training.plan_pairs import plan_pairs
+from elman.training.plan_text import Plan
 
 
 def plan(

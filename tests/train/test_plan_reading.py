@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from elman.train.plan import Plan
-from elman.train.plan_reading import plan_reading
+from elman.training.plan_rows import plan_reading
+from elman.training.plan_text import Plan
 
 
 def plan(seconds: float, *, enough_passes: float | None = None, num_rows: int = 7000, **train: Any) -> Plan:

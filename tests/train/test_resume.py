@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 import torch
 
-from elman.config import RecurrentConfig, TrainConfig, WindowConfig
-from elman.errors import DataError, UsageError, WriteError
-from elman.train.checkpoint import FOLDER, newest_checkpoint
-from elman.train.signals import Stopped
-from elman.train.trainer import Trainer
+from elman.core.errors import DataError, UsageError, WriteError
+from elman.nets.config import RecurrentConfig, WindowConfig
+from elman.training.checkpoint import FOLDER, newest_checkpoint
+from elman.training.config import TrainConfig
+from elman.training.loop import Trainer
+from elman.training.signals import Stopped
 from tests.train.stops import PLACES, SIGNALS
 from tests.train.tiny import VOCAB, Tiny, notes, run, text, trainer, weights
 
@@ -101,8 +102,8 @@ def losses(journal: str) -> list[tuple[int, float | None]]:
 
 @pytest.mark.parametrize("family", ["rnn", "gru", "lstm", "window"])
 def test_every_family_goes_on_to_the_same_bits(family: str, tmp_path: Path) -> None:
-    from elman.models.recurrent import RecurrentModel
-    from elman.models.window import WindowModel
+    from elman.tasks.lm.families.recurrent_net import RecurrentModel
+    from elman.tasks.lm.families.window_net import WindowModel
 
     def make(directory: Path, *, resume: bool = False) -> Trainer:
         rng = torch.Generator().manual_seed(3)
@@ -124,7 +125,7 @@ def test_every_family_goes_on_to_the_same_bits(family: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("settings", [{"maxent": 4}, {"head": "sampled", "samples": 4}, {"maxent": 3, "head": "nce"}])
 def test_ngrams_and_words_drawn_go_on_to_the_same_bits_too(settings: dict[str, Any], tmp_path: Path) -> None:
-    from elman.models.recurrent import RecurrentModel
+    from elman.tasks.lm.families.recurrent_net import RecurrentModel
 
     def make(directory: Path, *, resume: bool = False) -> Trainer:
         rng = torch.Generator().manual_seed(3)

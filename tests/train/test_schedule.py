@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.config import TrainConfig
-from elman.errors import UsageError
-from elman.train import schedule
+from elman.core.errors import UsageError
+from elman.training import schedule
+from elman.training.config import TrainConfig
 
 fractions = st.floats(0, 1)
 KINDS = ("linear", "cosine", "one-cycle")

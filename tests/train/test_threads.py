@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from elman.train import threads
-from elman.train.threads import advise_on_load, choose_threads, count_cores, prepare_environment
+from elman.training import threads
+from elman.training.threads import advise_on_load, choose_threads, count_cores, prepare_environment
 
 
 def test_what_is_asked_for_is_given() -> None:

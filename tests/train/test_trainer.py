@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from elman.config import TrainConfig
-from elman.errors import DataError, UsageError
+from elman.core.errors import DataError, UsageError
 from elman.text.batches import Position, Streams
-from elman.train.streams import stream_trainer
-from elman.train.validation import score_exactly
+from elman.training.config import TrainConfig
+from elman.training.streams import stream_trainer
+from elman.training.validation import score_exactly
 from tests.train.tiny import VOCAB, Tiny, notes, run, text, trainer, weights
 
 IDS, VALID = text(3000), text(600, seed=1)

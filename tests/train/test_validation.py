@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from elman.evaluate import evaluate
-from elman.text.vocabulary import EOS_ID
-from elman.train.validation import fit_temperature, minimise, score_exactly, validate, validation_batches
+from elman.lm.evaluate import evaluate
+from elman.text.units.vocabulary import EOS_ID
+from elman.training.validation import fit_temperature, minimise, score_exactly, validate, validation_batches
 from tests.train.tiny import Carried, Tiny, text
 
 

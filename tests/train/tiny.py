@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elman.config import TrainConfig
-from elman.errors import ElmanError
-from elman.models.trainable import Loss, StreamNet
-from elman.text.vocabulary import EOS_ID
-from elman.train.progress import Progress
-from elman.train.streams import stream_trainer
-from elman.train.trainer import Trainer
+from elman.core.errors import ElmanError
+from elman.nets.loss import Loss, StreamNet
+from elman.text.units.vocabulary import EOS_ID
+from elman.training.config import TrainConfig
+from elman.training.loop import Trainer
+from elman.training.progress import Progress
+from elman.training.streams import stream_trainer
 
 VOCAB = 7
 

@@ -9,30 +9,29 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from elman import build, config, store
-from elman.api import runs
-from elman.api.model import Model, load_lm, sources_of
-from elman.api.nets import resume_net, train_net
-from elman.api.runs import Report
-from elman.api.saving import Notes, finished, reserved, saved
-from elman.api.settings import merge_settings, refuse
-from elman.api.tasks import Request, TaskModel, find_task, load_task, resume_task, train_task
-from elman.config import (
-    DataConfig,
-    KneserNeyConfig,
-    ModelConfig,
-    NetConfig,
-    TrainConfig,
-)
+from elman import config, store
+from elman.core.errors import UsageError
 from elman.counts.scratch import Scratch
-from elman.errors import UsageError
+from elman.nets.config import NetConfig
+from elman.tasks import runs
+from elman.tasks.base import Request, TaskModel, find_task, load_task, resume_task, train_task
+from elman.tasks.choices import ModelConfig
+from elman.tasks.lm import build
+from elman.tasks.lm.count_config import KneserNeyConfig
+from elman.tasks.lm.model import Model, load_lm, sources_of
+from elman.tasks.lm.nets import resume_net, train_net
+from elman.tasks.lm.saving import Notes, finished, reserved, saved
+from elman.tasks.runs import Report
+from elman.tasks.settings import merge_settings, refuse
 from elman.text.corpus import Corpus, learn, read_corpus
-from elman.text.pipelines import Recipe
 from elman.text.readers import Sources
-from elman.text.tokenizer import Tokenizer
-from elman.train.budget import Budget, parse_duration
-from elman.train.progress import Progress
-from elman.train.threads import prepare_environment
+from elman.text.settings import DataConfig
+from elman.text.units.pipelines import Recipe
+from elman.text.units.tokenizer import Tokenizer
+from elman.training.budget import Budget, parse_duration
+from elman.training.config import TrainConfig
+from elman.training.progress import Progress
+from elman.training.threads import prepare_environment
 
 NO_VALID = "none"
 DEFAULT_FAMILY = "mkn"

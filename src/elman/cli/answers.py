@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from elman.cli import terminal
-from elman.errors import UsageError
+from elman.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from elman.api.answerer import Answerer, Found
-    from elman.api.classifier import Classifier
-    from elman.api.masked import Restorer
-    from elman.api.tagger import Tagged, Tagger
+    from elman.tasks.classify.model import Classifier
+    from elman.tasks.masked.task import Restorer
+    from elman.tasks.qa.answerer import Answerer, Found
+    from elman.tasks.tag.model import Tagged, Tagger
 
 FORMATS = ("lines", "conllu", "columns", "jsonl")
 SHARE_DIGITS = 4
@@ -28,7 +28,7 @@ def refuse(task: str, given: Mapping[str, object]) -> None:
 
 def print_filled(model: Restorer, source: str, *, json: bool) -> None:
     """Lines as they were, each gap filled by its likeliest word; as JSON the ten likeliest words of every gap."""
-    from elman.text.gaps import MASK
+    from elman.tasks.masked.gaps import MASK
 
     for lines in model.lines([source]):
         for line in lines:
@@ -113,7 +113,7 @@ def _rounded(value: Any) -> Any:
 
 
 def _sentences(model: Tagger, source: str, as_format: str, *, with_probabilities: bool) -> Iterator[list[Tagged]]:
-    from elman.text.conll import SentenceReader
+    from elman.tasks.tag.conll import SentenceReader
 
     if as_format == "lines":
         yield from model.tag_lines([source], with_probabilities=with_probabilities)
@@ -126,9 +126,9 @@ def _sentences(model: Tagger, source: str, as_format: str, *, with_probabilities
 
 def _find_format(source: str) -> str:
     """By the look of a file; what comes from stdin, and would have to be waited for, is lines."""
-    from elman.config import DataConfig
+    from elman.text.formats import SAMPLE_LINES, guess_task
     from elman.text.readers import STDIN, Reader, is_jsonl
-    from elman.text.tasks import SAMPLE_LINES, guess_task
+    from elman.text.settings import DataConfig
 
     if source == STDIN:
         return "lines"

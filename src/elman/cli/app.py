@@ -35,7 +35,7 @@ from elman.cli import (
     terminal,
     train,
 )
-from elman.errors import ElmanError
+from elman.core.errors import ElmanError
 
 INTERRUPTED, TERMINATED, CLOSED_PIPE = 128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGPIPE
 

@@ -89,7 +89,7 @@ def demo(
     json: Json = False,
 ) -> None:
     """Train and compare every family on Python's own language reference, and two translators of noisy names."""
-    from elman.train.threads import prepare_environment
+    from elman.training.threads import prepare_environment
 
     prepare_environment()
     import torch  # noqa: F401  (so that no model's time contains it)
@@ -131,8 +131,8 @@ def demo(
 def compare_models(texts: Texts, out: Path, seed: int, step: Step) -> tuple[list[Row], BothSides]:
     """Every family, mixtures of some, and the models that see both sides of a word."""
     from elman.api import Model, mix
-    from elman.api.bilm import TwoWayModel
-    from elman.api.masked import Restorer
+    from elman.tasks.bilm.task import TwoWayModel
+    from elman.tasks.masked.task import Restorer
 
     rows = []
     both: dict[str, Any] = {}

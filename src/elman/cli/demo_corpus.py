@@ -8,7 +8,7 @@ from pathlib import Path
 
 def write_corpus(directory: Path) -> dict[str, Path]:
     """Python's language reference as three texts, cut by topic: no topic is in two of them."""
-    from elman.files import replacing
+    from elman.core.files import replacing
 
     directory.mkdir(parents=True, exist_ok=True)
     topics = sorted(topic_texts().values(), key=len, reverse=True)

@@ -33,8 +33,8 @@ def write_names(directory: Path, seed: int) -> dict[str, Path]:
     """Pairs to train on, to validate on and to test on; no name is in two of them."""
     import numpy as np
 
-    from elman.files import replacing
-    from elman.text.names import make_names, noisy_reversal
+    from elman.cli.names import make_names, noisy_reversal
+    from elman.core.files import replacing
 
     directory.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
@@ -52,7 +52,7 @@ def compare_contexts(out: Path, seed: int, step: Callable[[str], None]) -> list[
     """The decoder that sees the source once, and the one that looks where it wants; its attention as a picture."""
     from elman import pictures
     from elman.api import train
-    from elman.api.translator import SearchOptions, Translator
+    from elman.tasks.seq2seq.model import SearchOptions, Translator
 
     paths = write_names(out, seed)
     rows = []

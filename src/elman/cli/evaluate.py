@@ -9,7 +9,7 @@ import typer
 
 from elman.cli import terminal
 from elman.cli.options import Json, ModelDirectory, NoVerify, Seed, SourceFiles, TargetFiles, choose_data
-from elman.errors import UsageError
+from elman.core.errors import UsageError
 
 
 def evaluate(
@@ -44,7 +44,7 @@ def evaluate(
     --dynamic adds the same numbers under names that end in _dynamic. The model in DIR stays as it is.
     """
     from elman.api import Model, load
-    from elman.api.translator import Translator
+    from elman.tasks.seq2seq.model import Translator
 
     data = choose_data(data, source, target)
     model = load(directory, verify=not no_verify)

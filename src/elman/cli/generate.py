@@ -9,7 +9,7 @@ import typer
 
 from elman.cli import terminal
 from elman.cli.options import Json, ModelDirectory, NoVerify
-from elman.errors import UsageError
+from elman.core.errors import UsageError
 
 if TYPE_CHECKING:
     from elman.api import Model
@@ -61,7 +61,7 @@ def generate(
                 raise UsageError(f"{flag} does not apply to --beam", hint="a beam leaves nothing to chance")
         _search(model, prompt, beam=beam, tokens=tokens, samples=samples, forbid=forbid, json=json)
         return
-    from elman.shaping import Shaping
+    from elman.lm.shaping import Shaping
 
     shaping = Shaping(1.0 if temperature is None else temperature, top_k, top_p, model.token_ids(forbid))
     _sample(model, prompt, tokens=tokens, samples=samples, shaping=shaping, stop=stop, seed=seed, json=json)
@@ -112,4 +112,4 @@ def _search(model: Model, prompt: str, *, beam: int, tokens: int, samples: int, 
 
 
 if TYPE_CHECKING:
-    from elman.shaping import Shaping
+    from elman.lm.shaping import Shaping

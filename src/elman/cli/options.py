@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from elman.errors import UsageError
+from elman.core.errors import UsageError
 
 ModelDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="A model directory.", show_default=False)]
 OutDirectory = Annotated[

@@ -10,10 +10,10 @@ import typer
 
 from elman.cli import answers, terminal
 from elman.cli.options import ModelDirectory, NoVerify
-from elman.errors import UsageError
+from elman.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from elman.api.translator import SearchOptions, Translation, Translator
+    from elman.tasks.seq2seq.model import SearchOptions, Translation, Translator
 
 
 def predict(
@@ -61,11 +61,11 @@ def predict(
     if file is None and sys.stdin.isatty():
         terminal.show_help(context)
     from elman.api import load
-    from elman.api.answerer import Answerer
-    from elman.api.classifier import Classifier
-    from elman.api.masked import Restorer
-    from elman.api.tagger import Tagger
-    from elman.api.translator import BEAM, LENGTH_PENALTY, SearchOptions, Translator
+    from elman.tasks.classify.model import Classifier
+    from elman.tasks.masked.task import Restorer
+    from elman.tasks.qa.answerer import Answerer
+    from elman.tasks.seq2seq.model import BEAM, LENGTH_PENALTY, SearchOptions, Translator
+    from elman.tasks.tag.model import Tagger
 
     model = load(directory, verify=not no_verify)
     source = "-" if file is None else str(file)

@@ -20,8 +20,8 @@ def resume(
 ) -> None:
     """Go on exactly where a stopped training was; a finished one is left as it is."""
     from elman.api import resume as go_on
-    from elman.train.budget import process_started
-    from elman.train.threads import prepare_environment
+    from elman.training.budget import process_started
+    from elman.training.threads import prepare_environment
 
     prepare_environment()
     with terminal.training("training") as (report, on_progress):

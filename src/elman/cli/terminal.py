@@ -12,11 +12,11 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from elman.errors import UsageError
+from elman.core.errors import UsageError
 
 if TYPE_CHECKING:
     from elman.api import Model, TaskModel
-    from elman.train.progress import Progress
+    from elman.training.progress import Progress
 
 LINE_SECONDS = 10.0  # between two lines of progress where there is no terminal
 

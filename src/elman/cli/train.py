@@ -9,7 +9,7 @@ import typer
 
 from elman.cli import terminal
 from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings, SourceFiles, TargetFiles, choose_data
-from elman.errors import UsageError
+from elman.core.errors import UsageError
 
 
 def train(
@@ -80,8 +80,8 @@ def train(
     """
     terminal.limit_threads(threads)
     from elman.api import train as train_model
-    from elman.train.budget import process_started
-    from elman.train.threads import prepare_environment
+    from elman.training.budget import process_started
+    from elman.training.threads import prepare_environment
 
     prepare_environment()
     pairs = terminal.parse_pairs(settings)

@@ -1,10 +1,19 @@
-"""Everything a user can set, as frozen records. Unknown keys are refused, and the nearest valid one is named.
+"""Temporary."""
 
-A setting that cannot apply is not a field of that family's record, so it is refused like any other unknown key.
-"""
-
-from elman.config.choices import MixtureConfig, ModelConfig, TaskSettings, families, tasks
-from elman.config.counts import (
+from elman.core.parsing import make, parse_settings, read_recipe, recipes  # noqa: F401
+from elman.core.settings import Config, Integers  # noqa: F401
+from elman.nets.config import (  # noqa: F401
+    Head,
+    NetConfig,
+    RecurrentConfig,
+    Skip,
+    TextNetConfig,
+    TransformerConfig,
+    WindowConfig,
+    fitting_heads,
+)
+from elman.tasks.choices import MixtureConfig, ModelConfig, TaskSettings, families, tasks  # noqa: F401
+from elman.tasks.lm.count_config import (  # noqa: F401
     BigramConfig,
     CacheConfig,
     KneserNeyConfig,
@@ -15,7 +24,10 @@ from elman.config.counts import (
     UniformConfig,
     UnigramConfig,
 )
-from elman.config.data import (
+from elman.tasks.masked.config import MaskedConfig  # noqa: F401
+from elman.tasks.reading_config import ClassifierConfig, ReaderConfig, ReadingConfig, TaggerConfig  # noqa: F401
+from elman.tasks.seq2seq.config import Context, Score, Seq2SeqConfig  # noqa: F401
+from elman.text.settings import (  # noqa: F401
     CONLLU_COLUMNS,
     DataConfig,
     LabelledConfig,
@@ -24,66 +36,4 @@ from elman.config.data import (
     StoriesConfig,
     Units,
 )
-from elman.config.masked import MaskedConfig
-from elman.config.nets import (
-    Head,
-    NetConfig,
-    RecurrentConfig,
-    Skip,
-    TextNetConfig,
-    TransformerConfig,
-    WindowConfig,
-    fitting_heads,
-)
-from elman.config.reading import ClassifierConfig, ReaderConfig, ReadingConfig, TaggerConfig
-from elman.config.record import Config, Integers
-from elman.config.seq2seq import Context, Score, Seq2SeqConfig
-from elman.config.settings import make, parse_settings, read_recipe, recipes
-from elman.config.training import TrainConfig
-
-__all__ = [
-    "CONLLU_COLUMNS",
-    "BigramConfig",
-    "CacheConfig",
-    "ClassifierConfig",
-    "Config",
-    "Context",
-    "DataConfig",
-    "Head",
-    "Integers",
-    "KneserNeyConfig",
-    "LabelledConfig",
-    "MaskedConfig",
-    "MixtureConfig",
-    "ModelConfig",
-    "NetConfig",
-    "NeuralCacheConfig",
-    "NgramConfig",
-    "PairsConfig",
-    "ReaderConfig",
-    "ReadingConfig",
-    "RecurrentConfig",
-    "Score",
-    "SentencesConfig",
-    "Seq2SeqConfig",
-    "Skip",
-    "Smoothing",
-    "SnmConfig",
-    "StoriesConfig",
-    "TaggerConfig",
-    "TaskSettings",
-    "TextNetConfig",
-    "TrainConfig",
-    "TransformerConfig",
-    "UniformConfig",
-    "UnigramConfig",
-    "Units",
-    "WindowConfig",
-    "families",
-    "fitting_heads",
-    "make",
-    "parse_settings",
-    "read_recipe",
-    "recipes",
-    "tasks",
-]
+from elman.training.config import TrainConfig  # noqa: F401

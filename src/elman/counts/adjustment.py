@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elman.lm import Array
+from elman.core.arrays import Array
 
 BUCKETS = 64  # of counts: 1 to 8 exactly, then four an octave; 131,072 and more are one
 KNOTS = 19  # 1, 2, 4 .. 2**18

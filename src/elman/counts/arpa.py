@@ -23,16 +23,16 @@ from typing import IO, cast
 
 import numpy as np
 
+from elman.core.arrays import Array
+from elman.core.errors import DataError, MissingError, UsageError
+from elman.core.files import replacing
 from elman.counts.arpa_lines import DAMAGED, NATS, Lines, parse_rows, shown
 from elman.counts.counting import smallest_type
 from elman.counts.ngram import NgramModel, advance_nodes
 from elman.counts.scratch import Scratch
 from elman.counts.trie import NOWHERE, Trie
-from elman.errors import DataError, MissingError, UsageError
-from elman.files import replacing
-from elman.lm import Array
-from elman.text.chunks import ChunkTable
-from elman.text.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID
+from elman.text.units.chunks import ChunkTable
+from elman.text.units.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID
 
 IMPOSSIBLE = -99.0  # SRILM's log10 of zero
 MISSING_UNK = -100.0  # KenLM's log10 probability of <unk> where a file has none

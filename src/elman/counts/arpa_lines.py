@@ -12,9 +12,9 @@ from typing import IO, NoReturn
 
 import numpy as np
 
-from elman.errors import DataError
-from elman.lm import Array
-from elman.text.chunks import LINE_END, Chunks, cut_at_whitespace
+from elman.core.arrays import Array
+from elman.core.errors import DataError
+from elman.text.units.chunks import LINE_END, Chunks, cut_at_whitespace
 
 NATS = math.log(10)  # in a unit of log10
 LARGEST = 1e30  # of a log10: what is larger is no logarithm of anything, and sums of it overflow

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from elman.core.arrays import Array
 from elman.counts.scratch import Scratch
 from elman.counts.trie import Trie
-from elman.lm import Array
-from elman.text.vocabulary import EOS_ID
+from elman.text.units.vocabulary import EOS_ID
 
 
 @dataclass(frozen=True)

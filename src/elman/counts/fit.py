@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from elman.config import BigramConfig, KneserNeyConfig, NgramConfig, UniformConfig, UnigramConfig
+from elman.core.arrays import Array
 from elman.counts.kneser_ney import fit_kneser_ney
 from elman.counts.ngram import NgramModel
 from elman.counts.scratch import Scratch
 from elman.counts.smoothing import CountModel, UniformModel, fit_smoothed
-from elman.lm import Array
+from elman.tasks.lm.count_config import BigramConfig, KneserNeyConfig, NgramConfig, UniformConfig, UnigramConfig
 
 CountConfig = UniformConfig | UnigramConfig | BigramConfig | NgramConfig | KneserNeyConfig
 CountedModel = UniformModel | CountModel | NgramModel

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from elman.core.arrays import Array
 from elman.counts.counting import Counts, last_at_most
 from elman.counts.ngram import NgramModel
 from elman.counts.scratch import Scratch
 from elman.counts.trie import Trie
-from elman.lm import Array
 
 # (order, counts of the rows, the history of each row, number of histories) -> u for each row, gamma for each history
 Share = Callable[[int, Array, Array, int], tuple[Array, Array]]

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from elman.config import KneserNeyConfig
+from elman.core.arrays import Array
 from elman.counts.counting import Counts, count_ngrams
 from elman.counts.interpolation import Share, interpolate, suffix_links
 from elman.counts.ngram import NgramModel
 from elman.counts.scratch import Scratch
-from elman.lm import Array
+from elman.tasks.lm.count_config import KneserNeyConfig
 
 FALLBACK = (0.5, 1.0, 1.5)  # where count-of-counts do not allow an estimate
 

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from elman.core.arrays import Array
+from elman.core.errors import DataError
 from elman.counts.trie import NOWHERE, Trie
-from elman.errors import DataError
-from elman.lm import Array
-from elman.text.vocabulary import EOS_ID
+from elman.text.units.vocabulary import EOS_ID
 
 DAMAGED = "copy the model again from where it came, or train it again"
 CHUNK_TOKENS = 1 << 17  # scored at once: two threads get in each other's way with smaller pieces (256 against 212 ns)

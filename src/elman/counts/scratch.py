@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from elman.errors import UsageError, WriteError
-from elman.lm import Array
+from elman.core.arrays import Array
+from elman.core.errors import UsageError, WriteError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

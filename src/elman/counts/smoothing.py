@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elman.config import BigramConfig, NgramConfig, UnigramConfig
+from elman.core.arrays import Array
 from elman.counts.counting import Counts, count_ngrams
 from elman.counts.interpolation import Share, interpolate, suffix_links
 from elman.counts.kneser_ney import count_of_counts, discounting, estimate_discounts
 from elman.counts.ngram import NgramModel, advance_nodes, follow, start_nodes, tensor, trie_from_tensors
 from elman.counts.scratch import Scratch
 from elman.counts.trie import NOWHERE
-from elman.lm import Array
-from elman.text.vocabulary import EOS_ID
+from elman.tasks.lm.count_config import BigramConfig, NgramConfig, UnigramConfig
+from elman.text.units.vocabulary import EOS_ID
 
 NUM_BUCKETS = 16  # of histories by how often they were seen, each twice as often as the one before
 EM_ROUNDS = 50

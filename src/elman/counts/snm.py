@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elman.config import SnmConfig
+from elman.core.arrays import Array
+from elman.core.errors import DataError
 from elman.counts.adjustment import Adjustment, Evidence, bucket, coarse_bucket, code, fit_adjustment
 from elman.counts.ngram import DAMAGED, tensor
 from elman.counts.trie import NOWHERE, Trie
-from elman.errors import DataError
-from elman.lm import Array
-from elman.text.vocabulary import EOS_ID
+from elman.tasks.lm.count_config import SnmConfig
+from elman.text.units.vocabulary import EOS_ID
 
 SORTED_AT_ONCE = 1 << 25  # keys: 256 MB
 HELDOUT = 0.05  # of the training text, where no other is given to fit the adjustment on:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elman.lm import Array
+from elman.core.arrays import Array
 
 NOWHERE = -1
 FEW = 24  # lookups are quicker one by one

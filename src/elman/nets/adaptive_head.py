@@ -15,8 +15,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn import Module, ModuleList, Parameter
 
-from elman.errors import UsageError
-from elman.lm import Array
+from elman.core.arrays import Array
+from elman.core.errors import UsageError
 from elman.nets.cross_entropy import cross_entropy, target_log_probs
 from elman.nets.cutoffs import cluster_width
 from elman.nets.head import Head

@@ -12,9 +12,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from elman.config import Score
-from elman.errors import UsageError
+from elman.core.errors import UsageError
 from elman.nets.layer import draw_weights
+from elman.tasks.seq2seq.config import Score
 
 
 class Attention(Module):

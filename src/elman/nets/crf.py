@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from elman.lm import Array
+from elman.core.arrays import Array
 
 FORBIDDEN = -1e4  # a score as good as minus infinity, of which differences still are numbers
 

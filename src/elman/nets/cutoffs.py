@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from elman.lm import Array
+from elman.core.arrays import Array
 
 # Frequent words are predicted better in the head than through a cluster, so the head is made larger than the cheapest
 # one, until the work is this many times the least or this part of a full softmax (Grave et al. 2017 say to do so, not

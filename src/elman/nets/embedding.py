@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from elman.lm import Array
+from elman.core.arrays import Array
 from elman.nets.dropout import drop_words
 
 

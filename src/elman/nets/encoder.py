@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from elman.config import Skip
 from elman.nets.cells import ElmanLayer, GruLayer
+from elman.nets.config import Skip
 from elman.nets.layer import Layer, LayerState
 from elman.nets.lstm import LstmLayer
 from elman.nets.stack import Stack, layer_inputs

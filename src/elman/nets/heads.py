@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from elman.config import NetConfig
-from elman.lm import Array
+from elman.core.arrays import Array
 from elman.nets.adaptive_head import AdaptiveHead
+from elman.nets.config import NetConfig
 from elman.nets.cutoffs import choose_cutoffs
 from elman.nets.full_head import FullHead
 from elman.nets.head import Head

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from elman.errors import UsageError
-from elman.lm import Array
+from elman.core.arrays import Array
+from elman.core.errors import UsageError
 from elman.nets.memory import free_memory
-from elman.text.vocabulary import EOS_ID
+from elman.text.units.vocabulary import EOS_ID
 
 if TYPE_CHECKING:
     from torch import Tensor

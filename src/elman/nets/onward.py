@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from elman.config import Skip
+from elman.nets.config import Skip
 from elman.nets.encoder import Encoding, read_padded
 from elman.nets.layer import Layer, LayerState
 from elman.nets.stack import Stack, layer_inputs

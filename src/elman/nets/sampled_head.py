@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from elman.lm import Array
+from elman.core.arrays import Array
 from elman.nets.full_head import FullHead
 from elman.nets.maxent import SparseLogits
 from elman.nets.sampled_loss import Drawn, sampled_loss

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from elman.errors import UsageError
-from elman.lm import Array
+from elman.core.arrays import Array
+from elman.core.errors import UsageError
 
 # The classic choices: words as they occur for NCE, flatter for the others, BlackOut's own for a vocabulary of 64,000.
 ALPHAS = {"sampled": 0.75, "nce": 1.0, "blackout": 0.4}

@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn import LayerNorm, Module, ModuleList, Parameter
 
-from elman.config import Skip
+from elman.nets.config import Skip
 from elman.nets.dropout import locked_dropout
 from elman.nets.layer import Layer, LayerState, draw_weights
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtrc
 
-from elman.lm import Array, FreeModel, LanguageModel, num_rows, repeat
-from elman.search import draw
+from elman.core.arrays import Array
+from elman.lm.protocol import FreeModel, LanguageModel, num_rows, repeat
+from elman.lm.search import draw
 
 
 class BrokenLawError(AssertionError):

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from elman.errors import UsageError
-from elman.lm import FreeModel, leaves, num_rows, repeat, select
-from elman.search import beam_search, length_norm, sample_rows
+from elman.core.errors import UsageError
+from elman.lm.protocol import FreeModel, leaves, num_rows, repeat, select
+from elman.lm.search import beam_search, length_norm, sample_rows
 from elman.testing.comparing import (
     BrokenLawError,
     behaviour,

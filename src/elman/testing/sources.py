@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from elman.lm import Array, ConditionalModel
+from elman.core.arrays import Array
+from elman.lm.protocol import ConditionalModel
 from elman.testing.comparing import (
     BrokenLawError,
     require_same,

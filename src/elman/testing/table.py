@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from elman.lm import Array
+from elman.core.arrays import Array
 
 
 class TableLM:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from elman.errors import DataError
-from elman.text.vocabulary import EOS_ID
-
-Array: TypeAlias = npt.NDArray[Any]
+from elman.core.arrays import Array
+from elman.core.errors import DataError
+from elman.text.units.vocabulary import EOS_ID
 
 RELEASE_BYTES = 8 << 20  # read between two times that mapped pages, which count as resident, are given back
 POOL_TOKENS = 1 << 20  # lines are sorted and shuffled within stretches of about so many tokens

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from elman.text.letters import SPACE_MARK
+from elman.text.units.letters import SPACE_MARK
 
 _BETWEEN = re.compile(r"[ ;|,]+")
 

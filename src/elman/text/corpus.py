@@ -12,25 +12,23 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from elman.config import DataConfig
-from elman.errors import DataError, UsageError
+from elman.core.arrays import Array
+from elman.core.errors import DataError, UsageError
 from elman.text.batches import release_pages
 from elman.text.gathering import Gathered, KeptText, gather, num_training_lines
-from elman.text.guess import SAMPLE_BYTES, Guess, guess_units
-from elman.text.pairs import check_bpe, learn_pairs
-from elman.text.pipelines import Recipe
 from elman.text.readers import SKIP_HINT, Fault, Lines, Reader, Sources
-from elman.text.splitters import BpeSplitter, learner
+from elman.text.settings import DataConfig
 from elman.text.spool import CHUNK_ITEMS
-from elman.text.tokenizer import Tokenizer, bpe_backend, reserved_pattern
-from elman.text.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, by_frequency, choose_words
-
-Array: TypeAlias = npt.NDArray[Any]
+from elman.text.units.bpe import check_bpe, learn_pairs
+from elman.text.units.guess import SAMPLE_BYTES, Guess, guess_units
+from elman.text.units.pipelines import Recipe
+from elman.text.units.splitters import BpeSplitter, learner
+from elman.text.units.tokenizer import Tokenizer, bpe_backend, reserved_pattern
+from elman.text.units.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, by_frequency, choose_words
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,17 +7,16 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 
-from elman.errors import DataError
+from elman.core.arrays import Array
+from elman.core.errors import DataError
 from elman.text.readers import Lines, cut_blocks
 from elman.text.spool import MAX_MEMORY_BYTES, Spool, writing_to
-from elman.text.vocabulary import EOS_ID
-
-Array: TypeAlias = npt.NDArray[Any]
+from elman.text.units.vocabulary import EOS_ID
 
 
 @dataclass(frozen=True)

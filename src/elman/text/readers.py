@@ -16,9 +16,9 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO, TypeAlias, cast
 
-from elman.config import DataConfig
-from elman.errors import DataError, MissingError
+from elman.core.errors import DataError, MissingError
 from elman.text.records import record_text
+from elman.text.settings import DataConfig
 
 Sources: TypeAlias = Sequence[str | Path]
 

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from elman.errors import DataError
+from elman.core.errors import DataError
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _WHITESPACE = re.compile(r"[ \t\n\v\f\r]")

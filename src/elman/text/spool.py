@@ -6,14 +6,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 
-from elman.errors import WriteError
-
-Array: TypeAlias = npt.NDArray[Any]
+from elman.core.arrays import Array
+from elman.core.errors import WriteError
 
 MAX_MEMORY_BYTES = 200 << 20
 CHUNK_ITEMS = 1 << 20

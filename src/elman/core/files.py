@@ -1,0 +1,482 @@
+"""Files on disk: tensors without a second copy in memory, and the one way in which a model directory changes.
+
+A change is a redo log, so that a kill at any moment leaves either the old model or the new one:
+
+1. every new file is written beside the old one as `NAME.new`, and synced;
+2. `manifest.json` is replaced (one rename) by one that lists every file's SHA-256 and size, and which are `pending`;
+3. the pending files are renamed, files of the old model that the new one has not are removed;
+4. the manifest is replaced by one without `pending`.
+
+Step 2 is the moment of truth. A reader takes `NAME.new` for a pending NAME while it is there; the next writer finishes
+what is pending and sweeps what is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import mmap
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeAlias, TypeVar
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from elman import __version__
+from elman.core.arrays import Array
+from elman.core.errors import BusyError, DataError, MissingError, WriteError
+from elman.core.settings import Config
+from elman.core.tensors import parse_tensors, tensor_buffers
+
+T = TypeVar("T")
+Content: TypeAlias = bytes | Mapping[str, Array]  # the bytes of a file, or the tensors of a .safetensors file
+
+FORMAT_VERSION = 1  # of a model directory; a higher one is refused
+MANIFEST = "manifest.json"
+LOCK = ".lock"
+RUN_FOLDER = "checkpoints"  # of a run that goes on
+NEW = ".new"
+
+CHUNK_BYTES = 8 << 20
+
+_DAMAGED = "the file was damaged or changed; copy the model again from where it came, or train it again"
+
+
+class Entry(Config):
+    """What a file must be, to the bit."""
+
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size: int = Field(ge=0)
+
+
+# No separators and no leading dot: a manifest cannot point outside its directory, nor at the lock.
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$")]
+
+
+class Manifest(Config):
+    """The list of a model directory's files, and under which circumstances they were made."""
+
+    format_version: int = FORMAT_VERSION
+    files: dict[Name, Entry]
+    pending: tuple[Name, ...] = ()  # still called NAME.new
+    removed: tuple[Name, ...] = ()  # of the model before, still to be removed
+    versions: dict[str, str] = Field(default_factory=dict)
+    threads: int | None = None
+    seed: int | None = None
+    data_fingerprint: str | None = None
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Array]) -> Entry:
+    """Write a safetensors file straight from the arrays, synced, and hashed on the way by a second thread."""
+    return _write_file(path, tensor_buffers(tensors))
+
+
+def read_tensors(path: Path, *, expected: Entry | None = None) -> dict[str, Array]:
+    """The tensors of a safetensors file, mapped into memory and read-only. `expected` is checked to the bit."""
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                raise DataError(f"{path} is empty", hint=_DAMAGED)
+            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        if expected is not None:
+            _check(path, view, expected)
+        return parse_tensors(path, view)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def commit(
+    directory: Path,
+    contents: Mapping[str, Content],
+    *,
+    threads: int | None = None,
+    seed: int | None = None,
+    data_fingerprint: str | None = None,
+) -> Manifest:
+    """Make these the files of a model directory, all of them or, on any failure, none. The caller holds its lock."""
+    with _write_errors(directory):
+        before = recover(directory)
+        try:
+            entries = {name: _write_content(directory / (name + NEW), content) for name, content in contents.items()}
+            manifest = Manifest(
+                files=entries,
+                pending=tuple(entries),
+                removed=tuple(sorted(set(before.files) - set(entries))) if before else (),
+                versions=_versions(),
+                threads=threads,
+                seed=seed,
+                data_fingerprint=data_fingerprint,
+            )
+            _sync_directory(directory)
+            _write_manifest(directory, manifest)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                _sweep(directory)
+            raise
+    with contextlib.suppress(OSError, WriteError):  # the model is there; what is left to tidy, the next writer does
+        manifest = _finish(directory, manifest)
+    return manifest
+
+
+def recover(directory: Path) -> Manifest | None:
+    """Finish a change that was cut off, and sweep what never became part of a model. The caller holds the lock."""
+    with _write_errors(directory):
+        manifest = _readable_manifest(directory)
+        if manifest is not None and (manifest.pending or manifest.removed):
+            manifest = _finish(directory, manifest)
+        _sweep(directory)
+        return manifest
+
+
+def _finish(directory: Path, manifest: Manifest) -> Manifest:
+    for name in manifest.pending:
+        with contextlib.suppress(FileNotFoundError):  # renamed already, before it was cut off
+            os.replace(directory / (name + NEW), directory / name)  # noqa: PTH105
+    for name in manifest.removed:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(directory / name)  # noqa: PTH108
+    _sync_directory(directory)
+    manifest = manifest.model_copy(update={"pending": (), "removed": ()})
+    _write_manifest(directory, manifest)
+    return manifest
+
+
+def _sweep(directory: Path) -> None:
+    """Remove every NAME.new that the manifest on disk does not wait for."""
+    manifest = _readable_manifest(directory)
+    wanted = {name + NEW for name in manifest.pending} if manifest else set()
+    for path in directory.glob(f"*{NEW}"):
+        if path.name not in wanted and path.is_file():
+            os.unlink(path)  # noqa: PTH108
+
+
+def _readable_manifest(directory: Path) -> Manifest | None:
+    """The manifest, or None where there is no model that anybody could still read."""
+    try:
+        return read_manifest(directory)
+    except (DataError, MissingError):
+        return None
+
+
+def _write_manifest(directory: Path, manifest: Manifest) -> None:
+    text = json.dumps(manifest.model_dump(exclude_defaults=True) | {"format_version": FORMAT_VERSION}, indent=2)
+    temporary = directory / (MANIFEST + NEW)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)  # noqa: PTH108
+    _write_file(temporary, [memoryview(text.encode() + b"\n")])
+    os.replace(temporary, directory / MANIFEST)  # noqa: PTH105
+    _sync_directory(directory)
+
+
+def _write_content(path: Path, content: Content) -> Entry:
+    return _write_file(path, [memoryview(content)]) if isinstance(content, bytes) else write_tensors(path, content)
+
+
+def _write_file(path: Path, buffers: Sequence[memoryview]) -> Entry:
+    """Write and sync a file that is not there yet, while another thread hashes the same memory."""
+    with _write_errors(path), ThreadPoolExecutor(max_workers=1) as pool:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        stopped: list[bool] = []
+        try:
+            digest = pool.submit(_digest, buffers, stopped)
+            for buffer in buffers:
+                for chunk in _chunks([buffer]):
+                    while len(chunk):
+                        chunk = chunk[os.write(descriptor, chunk) :]
+                    _release(buffer)
+            os.fsync(descriptor)
+        except BaseException:
+            stopped.append(True)
+            raise
+        finally:
+            os.close(descriptor)
+        return Entry(sha256=digest.result(), size=sum(len(buffer) for buffer in buffers))
+
+
+def _release(buffer: memoryview) -> None:
+    """Give back the memory in which a mapped file is held, if it is one: written out, its pages are not needed."""
+    owner: object = buffer.obj
+    while owner is not None:
+        if isinstance(owner, np.memmap):
+            if owner.mode != "c":  # those pages are nowhere but in memory
+                owner._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+            return
+        owner = owner.base if isinstance(owner, np.ndarray) else None
+
+
+def _digest(buffers: Iterable[memoryview], stopped: Sequence[bool] = ()) -> str:
+    digest = hashlib.sha256()
+    for chunk in _chunks(buffers):
+        if stopped:
+            break
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks(buffers: Iterable[memoryview]) -> Iterator[memoryview]:
+    for buffer in buffers:
+        for start in range(0, len(buffer), CHUNK_BYTES):
+            yield buffer[start : start + CHUNK_BYTES]
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system whose directories need no sync
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _versions() -> dict[str, str]:
+    versions = {"elman": __version__, "numpy": np.__version__, "python": ".".join(map(str, sys.version_info[:3]))}
+    if "torch" in sys.modules:
+        versions["torch"] = str(sys.modules["torch"].__version__)
+    return versions
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write a single file to; it takes the place of `path` only when the block ends well."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{NEW}")
+    with _write_errors(path):
+        try:
+            yield temporary
+            descriptor = os.open(temporary, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(temporary, path)  # noqa: PTH105
+            _sync_directory(path.parent)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)  # noqa: PTH108
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a single file, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextlib.contextmanager
+def _write_errors(path: Path) -> Iterator[None]:
+    """An OSError inside becomes a WriteError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        hints = {
+            errno.ENOSPC: "make room and try again; what was there before is untouched",
+            errno.EDQUOT: "make room in your quota and try again; what was there before is untouched",
+            errno.EFBIG: "the limit on file sizes is too low here (ulimit -f); what was there before is untouched",
+            errno.EACCES: "choose another place with --out, or give yourself permission to write there",
+            errno.EROFS: "the file system is read-only; choose another place with --out",
+            errno.ENOENT: "its parent directory is not there",
+        }
+        reason = (error.strerror or str(error)).lower()
+        raise WriteError(f"cannot write {path}: {reason}", hint=hints.get(error.errno or 0)) from None
+
+
+@contextlib.contextmanager
+def lock(directory: Path) -> Iterator[None]:
+    """Be the only one who writes into a directory, made if need be; a second one gets a BusyError.
+
+    The lock goes with the process, so a kill never leaves a directory locked.
+    """
+    made = _make_directory(directory)
+    descriptor = _take_lock(directory)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(directory / LOCK)  # noqa: PTH108
+        os.close(descriptor)
+        with contextlib.suppress(OSError):  # whatever we made and nobody filled goes away again
+            for path in made:
+                path.rmdir()
+
+
+def _make_directory(directory: Path) -> list[Path]:
+    """Make the directory and its parents. -> those made, deepest first"""
+    missing = []
+    path = directory
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    with _write_errors(directory):
+        if not path.is_dir():
+            raise WriteError(f"{path} is a file, not a directory", hint="choose another place with --out")
+        directory.mkdir(parents=True, exist_ok=True)
+    return missing
+
+
+def _take_lock(directory: Path) -> int:
+    path = directory / LOCK
+    with _write_errors(directory):
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Its owner removes the file when done: a lock on a file that is no longer the one there locks nothing.
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(descriptor), os.stat(path)):  # noqa: PTH116
+                        return descriptor
+            except BlockingIOError:
+                os.close(descriptor)
+                raise BusyError(
+                    f"another process is writing into {directory}", hint="wait until it is done, or use another --out"
+                ) from None
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+
+def check_vacant(directory: Path, *, overwrite: bool) -> None:
+    """Refuse a directory that holds a model (unless it may be overwritten) or anything else."""
+    if not directory.is_dir():
+        return
+    try:
+        names = {path.name for path in directory.iterdir()}
+    except OSError as error:
+        raise WriteError(f"cannot write {directory}: {(error.strerror or str(error)).lower()}") from None
+    if holds_model(directory):
+        if not overwrite:
+            raise WriteError(f"{directory} holds a model already", hint="--overwrite replaces it")
+        return
+    if RUN_FOLDER in names:
+        if not overwrite:
+            raise WriteError(
+                f"{directory} holds a run that has not finished",
+                hint=f"elman resume {directory} goes on with it, --overwrite begins anew",
+            )
+        return
+    # A writer killed before its first manifest leaves its lock and some NAME.new.
+    if any(name != LOCK and not (LOCK in names and name.endswith(NEW)) for name in names):
+        raise WriteError(f"{directory} is not empty and holds no model", hint="choose a new directory with --out")
+
+
+def holds_model(directory: Path) -> bool:
+    """Whether there is a model directory of ours here, intact or not."""
+    try:
+        manifest = json.loads((directory / MANIFEST).read_bytes())
+        return isinstance(manifest, dict) and "format_version" in manifest and "files" in manifest
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A model directory, open for reading. Every file is checked against the manifest: its size, and its SHA-256."""
+
+    directory: Path
+    manifest: Manifest
+    verify: bool = True
+
+    def path(self, name: str) -> Path:
+        """Where the file is now."""
+        beside = self.directory / (name + NEW)
+        return beside if name in self.manifest.pending and beside.exists() else self.directory / name
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file."""
+        path, expected = self._find(name)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise _unreadable(path, error) from None
+        if self.verify:
+            _check(path, memoryview(data), expected)
+        return data
+
+    def tensors(self, name: str) -> dict[str, Array]:
+        """The tensors of a file, mapped into memory."""
+        path, expected = self._find(name)
+        return read_tensors(path, expected=expected if self.verify else None)
+
+    def _find(self, name: str) -> tuple[Path, Entry]:
+        if name not in self.manifest.files:
+            raise DataError(f"{self.directory} has no {name}", hint="it is no complete model; train it again")
+        return self.path(name), self.manifest.files[name]
+
+
+def read_consistently(directory: Path, read: Callable[[Stored], T], *, verify: bool = True) -> T:
+    """What `read` makes of the files of one model, also while somebody replaces that model by another."""
+    failure: Exception = BusyError(f"{directory} is being rewritten all the time", hint="try again when that is done")
+    for _ in range(30):
+        before = _edition(directory)
+        stored = open_directory(directory, verify=verify)
+        try:
+            result = read(stored)
+            if _edition(directory) == before:
+                return result
+        except (DataError, MissingError) as error:
+            failure = error
+            if _edition(directory) == before and not stored.manifest.pending:
+                break
+        time.sleep(0.01)
+    raise failure
+
+
+def _edition(directory: Path) -> tuple[int, int] | None:
+    """Differs whenever the manifest was replaced."""
+    try:
+        status = (directory / MANIFEST).stat()
+        return status.st_ino, status.st_mtime_ns
+    except OSError:
+        return None
+
+
+def open_directory(directory: Path, *, verify: bool = True) -> Stored:
+    """The model directory that is there now."""
+    if not directory.is_dir():
+        raise MissingError(f"there is no model at {directory}", hint="a model is a directory that `elman train` makes")
+    if not (directory / MANIFEST).exists():
+        raise MissingError(f"{directory} holds no model: no {MANIFEST}", hint="give the directory `elman train` made")
+    return Stored(directory, read_manifest(directory), verify)
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a model directory."""
+    path = directory / MANIFEST
+    try:
+        raw = json.loads(path.read_bytes())
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is corrupt: {error}", hint="copy the model again from where it came") from None
+    version = raw.get("format_version") if isinstance(raw, dict) else None
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise DataError(
+            f"{directory} has format {version}, made by a newer elman; this one reads {FORMAT_VERSION}",
+            hint="upgrade elman",
+        )
+    try:
+        return Manifest.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise DataError(f"{path} is no manifest of a model: {place} {first['msg'].lower()}") from None
+
+
+def _check(path: Path, data: memoryview, expected: Entry) -> None:
+    if len(data) != expected.size:
+        raise DataError(f"{path} has {len(data)} bytes, its manifest says {expected.size}", hint=_DAMAGED)
+    if _digest([data]) != expected.sha256:
+        raise DataError(f"{path} is corrupt: its SHA-256 is not the one in the manifest", hint=_DAMAGED)
+
+
+def _unreadable(path: Path, error: OSError) -> MissingError:
+    return MissingError(f"cannot read {path}: {(error.strerror or str(error)).lower()}")

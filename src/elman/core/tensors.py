@@ -1,0 +1,104 @@
+"""The safetensors format: arrays as bytes and bytes as arrays, without a copy of either. Writes nothing.
+
+Eight bytes of header length, a JSON header of {name: dtype, shape, data_offsets}, then the tensors without holes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from elman.core.arrays import Array
+from elman.core.errors import DataError
+
+MAX_HEADER_BYTES = 100_000_000  # safetensors' own limit
+MAX_TENSORS = 10_000  # a header of 100,000 entries only burns time
+
+_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"}
+_DTYPES |= {"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1"}
+_CODES = {np.dtype(name): code for code, name in _DTYPES.items()}
+
+
+class _Place(NamedTuple):
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+def tensor_buffers(tensors: Mapping[str, Array]) -> list[memoryview]:
+    """The bytes of a file: its header, then every tensor's own memory.
+
+    The widest items come first, so that each tensor starts at a multiple of its item's size.
+    """
+    if len(tensors) > MAX_TENSORS:
+        raise ValueError(f"{len(tensors)} tensors; a file holds {MAX_TENSORS}")
+    header: dict[str, Any] = {}
+    buffers: list[memoryview] = []
+    offset = 0
+    for name, array in sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0])):
+        little = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+        end = offset + little.nbytes
+        header[name] = {"dtype": _CODES[little.dtype], "shape": list(array.shape), "data_offsets": [offset, end]}
+        buffers.append(little.reshape(-1).view(np.uint8).data)
+        offset = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return [memoryview(len(text).to_bytes(8, "little") + text), *buffers]
+
+
+def parse_tensors(path: Path, view: memoryview) -> dict[str, Array]:
+    """The tensors in the bytes of the file `path`, as views of them. safetensors' own parser sees the file first."""
+    _check_with_safetensors(path)
+    begin, places = _parse_header(path, view)
+    tensors: dict[str, Array] = {}
+    reached = 0
+    for name, place in sorted(places.items(), key=lambda item: item[1].start):
+        if place.start != reached or place.end - place.start != place.dtype.itemsize * math.prod(place.shape):
+            raise DataError(f"{path} is corrupt: tensor {name!r} is not where it should be")
+        if begin + place.end > len(view):
+            raise DataError(f"{path} is cut short: {name!r} ends at byte {begin + place.end}, the file at {len(view)}")
+        flat: Array = np.frombuffer(view[begin + place.start : begin + place.end], dtype=place.dtype)
+        tensors[name] = flat.reshape(place.shape)
+        reached = place.end
+    if begin + reached != len(view):
+        raise DataError(f"{path} is corrupt: {len(view) - begin - reached} bytes belong to no tensor")
+    return tensors
+
+
+def _check_with_safetensors(path: Path) -> None:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="np"):
+            pass
+    except SafetensorError as error:
+        raise DataError(f"{path} is no safetensors file: {error}") from None
+
+
+def _parse_header(path: Path, view: memoryview) -> tuple[int, dict[str, _Place]]:
+    """Where the tensors begin, and the place of each after that."""
+    length = int.from_bytes(view[:8], "little")
+    if length > min(MAX_HEADER_BYTES, len(view) - 8):
+        raise DataError(f"{path} is corrupt: a header of {length} bytes")
+    try:
+        header = json.loads(bytes(view[8 : 8 + length]))
+        if len(header) > MAX_TENSORS + 1:
+            raise DataError(f"{path} claims {len(header)} tensors; {MAX_TENSORS} is the limit")
+        places = {}
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            start, end = entry["data_offsets"]
+            place = _Place(np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"]), start, end)
+            if not all(isinstance(number, int) and number >= 0 for number in (*place.shape, start, end)):
+                raise DataError(f"{path} is corrupt: tensor {name!r} has shape {place.shape} at {start}:{end}")
+            places[name] = place
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise DataError(f"{path} has a malformed header: {type(error).__name__} {error}") from None
+    return 8 + length, places

@@ -1,0 +1,1 @@
+"""The protocol of language models and its states; searching, evaluating and mixing, written over states alone."""

@@ -1,0 +1,373 @@
+"""How well a model knows a text: counts first (`Tally`), numbers from them, and a signature of all that moves a number.
+
+Every token and one end-of-sequence a line is scored, the start symbol never. Nats are -log p. `B` rows, `T` columns of
+a batch, `N` tokens, `L` lines. Knows models only as `elman.lm` declares them, and text only as blocks of ids.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from elman import __version__
+from elman.core.arrays import Array
+from elman.core.errors import DataError
+from elman.lm.protocol import FreeModel, S
+from elman.text.units.vocabulary import EOS_ID
+
+LN2 = math.log(2)
+CHUNK_TOKENS = 1 << 18  # scored in one call: enough for count models to vectorise; nets cut smaller pieces inside
+JOINED_TOKENS = 1 << 21
+SIMILAR = 0.85  # lines of one batch are at least so long, in parts of its longest: little padding, few batches
+UNIT_TOKENS = 1_000  # of a stream are drawn together by the bootstrap, since neighbours are alike
+MIN_UNITS = 5  # fewer say nothing about how a number would vary
+MAX_UNITS = 2_000  # more cost time and change nothing: neighbours are drawn together
+T = TypeVar("T")
+Scorer = Callable[[Array], Array]  # the ids of a block -> the nats of its tokens; blocks come in order
+
+
+class IdBlock(Protocol):
+    """A piece of text as ids, whole lines, each ending in EOS_ID."""
+
+    @property
+    def ids(self) -> Array: ...
+    @property
+    def num_lines(self) -> int: ...
+    @property
+    def num_bytes(self) -> int: ...
+    @property
+    def unknown_tokens(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What was counted while scoring; tallies of parts add up to the tally of the whole."""
+
+    nats: float = 0.0  # -log p, summed over the tokens that are possible
+    tokens: int = 0
+    bytes: int = 0  # of the text as it was in the file
+    unknown_tokens: int = 0  # scored as <unk>
+    impossible_tokens: int = 0  # of probability zero
+    lines: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            nats=self.nats + other.nats,
+            tokens=self.tokens + other.tokens,
+            bytes=self.bytes + other.bytes,
+            unknown_tokens=self.unknown_tokens + other.unknown_tokens,
+            impossible_tokens=self.impossible_tokens + other.impossible_tokens,
+            lines=self.lines + other.lines,
+        )
+
+    @property
+    def nats_per_token(self) -> float | None:
+        """Mean surprise; None where it is infinite, or nothing was scored."""
+        return self.nats / self.tokens if self.tokens and not self.impossible_tokens else None
+
+    @property
+    def perplexity(self) -> float | None:
+        """exp of nats per token: among how many equally likely tokens the model was choosing, on average."""
+        return None if self.nats_per_token is None else _exp(self.nats_per_token)
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """Bits to write a byte of the text: the number that compares across units and vocabularies."""
+        return self.nats / (LN2 * self.bytes) if self.bytes and not self.impossible_tokens else None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A tally, the interval of its perplexity (95 %, None for too short a text), and the signature of the numbers."""
+
+    tally: Tally
+    interval: tuple[float, float] | None
+    signature: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The numbers under the names that `evaluate --json` prints; null for what is infinite or unknown."""
+        low, high = self.interval or (None, None)
+        numbers = {
+            "perplexity": self.tally.perplexity,
+            "perplexity_low": low,
+            "perplexity_high": high,
+            "nats_per_token": self.tally.nats_per_token,
+            "bits_per_byte": self.tally.bits_per_byte,
+        }
+        return {
+            **{key: value if value is not None and math.isfinite(value) else None for key, value in numbers.items()},
+            "tokens": self.tally.tokens,
+            "unknown_tokens": self.tally.unknown_tokens,
+            "impossible_tokens": self.tally.impossible_tokens,
+            "lines": self.tally.lines,
+            "signature": self.signature,
+        }
+
+
+def signature(*, units: str, vocab_size: int, tokenizer_fingerprint: str, reset_lines: bool) -> str:
+    """All that moves a perplexity besides model and text, in one line: equal signatures, comparable numbers."""
+    parts = {
+        "units": units,
+        "vocab": vocab_size,
+        "tok": tokenizer_fingerprint[:12],
+        "read": "lines" if reset_lines else "stream",
+        "eos": "scored",
+        "unk": "counted",
+        "version": __version__,
+    }
+    return "|".join(f"{key}:{value}" for key, value in parts.items())
+
+
+def evaluate(
+    lm: FreeModel[S],
+    blocks: Iterable[IdBlock],
+    *,
+    reset_lines: bool,
+    signature: str,
+    rng: np.random.Generator | None = None,
+    chunk_tokens: int = CHUNK_TOKENS,
+) -> Evaluation:
+    """Score a text: as one stream whose state is carried, or each line alone. Without an rng there is no interval."""
+    scorer = lines_scorer(lm, chunk_tokens) if reset_lines else stream_scorer(lm, chunk_tokens)
+    return evaluate_by(scorer, blocks, reset_lines=reset_lines, signature=signature, rng=rng)
+
+
+def evaluate_by(
+    scorer: Scorer,
+    blocks: Iterable[IdBlock],
+    *,
+    reset_lines: bool,
+    signature: str,
+    rng: np.random.Generator | None = None,
+) -> Evaluation:
+    """The numbers of a text whose tokens are scored by a function. Without an rng there is no interval.
+
+    Memory holds a few blocks, and two numbers for each line (or 1,000 tokens of a stream) for the interval.
+    """
+    tally = Tally()
+    unit_nats: list[Array] = []
+    unit_tokens: list[Array] = []
+    with closing(prefetch(_joined(blocks))) as ready:
+        for block, nats_N, starts in _scored(scorer, ready, reset_lines=reset_lines):
+            tally += _tally(block, nats_N)
+            unit_nats.append(np.add.reduceat(nats_N, starts, dtype=np.float64))
+            unit_tokens.append(np.diff(starts, append=len(nats_N)))
+    if tally.tokens == 0:
+        raise DataError("there is nothing to score: the text is empty")
+    interval = None
+    if rng is not None and tally.impossible_tokens == 0:
+        interval = bootstrap(np.concatenate(unit_nats), np.concatenate(unit_tokens), rng=rng)
+    return Evaluation(tally, interval, signature)
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Several blocks as one."""
+
+    ids: Array
+    num_lines: int
+    num_bytes: int
+    unknown_tokens: int
+
+
+def _joined(blocks: Iterable[IdBlock]) -> Iterator[IdBlock]:
+    """Blocks put together until there are enough lines of every length to fill batches."""
+    waiting: list[IdBlock] = []
+    for block in itertools.chain(blocks, [None]):
+        if block is not None:
+            waiting.append(block)
+        if waiting and (block is None or sum(len(one.ids) for one in waiting) >= JOINED_TOKENS):
+            yield _Joined(
+                np.concatenate([one.ids for one in waiting]),
+                sum(one.num_lines for one in waiting),
+                sum(one.num_bytes for one in waiting),
+                sum(one.unknown_tokens for one in waiting),
+            )
+            waiting = []
+
+
+def _scored(scorer: Scorer, blocks: Iterable[IdBlock], *, reset_lines: bool) -> Iterator[tuple[IdBlock, Array, Array]]:
+    """Each block, the nats of its tokens, and where in it the bootstrap's units begin."""
+    for block in blocks:
+        ids = np.asarray(block.ids, dtype=np.int64)
+        if len(ids) == 0:
+            continue
+        num_units = max(1, round(len(ids) / UNIT_TOKENS))
+        starts = line_starts(ids) if reset_lines else np.arange(num_units) * len(ids) // num_units
+        yield block, scorer(ids), starts
+
+
+def lines_scorer(lm: FreeModel[S], chunk_tokens: int = CHUNK_TOKENS) -> Scorer:
+    """Each line read alone from the start."""
+    return lambda ids: _line_nats(lm, ids, np.diff(line_starts(ids), append=len(ids)), chunk_tokens)
+
+
+def stream_scorer(lm: FreeModel[S], chunk_tokens: int = CHUNK_TOKENS) -> Scorer:
+    """All that comes read as one stream, the state carried from block to block."""
+    state = lm.start(1)
+
+    def score(ids: Array) -> Array:
+        nonlocal state
+        log_probs, state = _score_in_chunks(lm, ids[None], np.array([len(ids)]), state, chunk_tokens)
+        return np.asarray(-log_probs[0])
+
+    return score
+
+
+def line_starts(ids: Array) -> Array:
+    """Where lines begin. -> (L,)"""
+    ends = np.flatnonzero(ids == EOS_ID) + 1
+    return np.concatenate([[0], ends[ends < len(ids)]])
+
+
+def _tally(block: IdBlock, nats_N: Array) -> Tally:
+    nats = float(nats_N.sum(dtype=np.float64))
+    if math.isnan(nats):
+        raise DataError("the model's log-probabilities are not numbers (NaN)", hint="its weights are damaged")
+    impossible_tokens = 0
+    if math.isinf(nats):
+        is_possible = np.isfinite(nats_N)
+        impossible_tokens = int((~is_possible).sum())
+        nats = float(nats_N[is_possible].sum(dtype=np.float64))
+    return Tally(nats, len(nats_N), block.num_bytes, block.unknown_tokens, impossible_tokens, block.num_lines)
+
+
+def bootstrap(
+    nats: Array, tokens: Array, *, rng: np.random.Generator, resamples: int = 1_000, level: float = 0.95
+) -> tuple[float, float] | None:
+    """The interval in which the perplexity of another such text would lie: units drawn again, with replacement.
+
+    nats and tokens of each unit, (U,). None where there are too few units to say.
+    """
+    if len(nats) < MIN_UNITS:
+        return None
+    together = -(-len(nats) // MAX_UNITS)
+    starts = np.arange(0, len(nats), together)
+    nats, tokens = np.add.reduceat(nats, starts), np.add.reduceat(tokens, starts)
+    means = np.empty(resamples)
+    for i in range(resamples):
+        drawn = rng.integers(0, len(nats), len(nats))
+        means[i] = nats[drawn].sum() / tokens[drawn].sum()
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return _exp(float(low)), _exp(float(high))
+
+
+@dataclass(frozen=True)
+class LineScores:
+    """Lines scored each alone, as columns; nats are infinite where a token is impossible."""
+
+    nats: Array  # (L,)
+    tokens: Array  # (L,)
+    token_nats: Array  # (N,) all lines' tokens, one line after the other
+
+    @property
+    def perplexities(self) -> Array:
+        """exp(nats / tokens) of each line; 1 for a line without tokens. -> (L,)"""
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(self.nats / np.maximum(self.tokens, 1)))
+
+    def per_token(self) -> list[Array]:
+        """The nats of each line's tokens."""
+        return np.split(self.token_nats, np.cumsum(self.tokens))[:-1]
+
+
+def score_lines(lm: FreeModel[S], lines: Sequence[Array], *, chunk_tokens: int = CHUNK_TOKENS) -> LineScores:
+    """Score each line alone from the start, exactly the ids it has: its end-of-sequence must be among them."""
+    lengths_L = np.array([len(line) for line in lines], dtype=np.int64)
+    ids = np.concatenate([np.zeros(0, dtype=np.int64), *lines]).astype(np.int64, copy=False)
+    nats_N = _line_nats(lm, ids, lengths_L, chunk_tokens)
+    # By line number: reduceat has no 0 for an empty line, and differences of a running total lose digits.
+    nats_L = np.bincount(np.repeat(np.arange(len(lines)), lengths_L), weights=nats_N, minlength=len(lines))
+    return LineScores(nats_L, lengths_L, nats_N)
+
+
+def _line_nats(lm: FreeModel[S], ids_N: Array, lengths_L: Array, chunk_tokens: int) -> Array:
+    """-log p of every token, each line read from the start; lines of similar length share a batch. -> (N,)"""
+    nats_N = np.empty(len(ids_N), dtype=np.float32)
+    starts_L = np.cumsum(lengths_L) - lengths_L
+    order = np.argsort(-lengths_L, kind="stable")
+    falling = -lengths_L[order]
+    first, end = 0, int(np.searchsorted(falling, 0))  # lines without tokens are left out
+    while first < end:
+        width = int(-falling[first])
+        similar = int(np.searchsorted(falling, -SIMILAR * width, side="right"))
+        last = min(similar, first + max(1, chunk_tokens // width))
+        rows = order[first:last]
+        place_BT = starts_L[rows, None] + np.arange(width)
+        inside_BT = np.arange(width) < lengths_L[rows, None]
+        tokens_BT = np.where(inside_BT, ids_N[np.minimum(place_BT, len(ids_N) - 1)], 0)
+        log_probs_BT, _ = _score_in_chunks(lm, tokens_BT, lengths_L[rows], lm.start(len(rows)), chunk_tokens)
+        nats_N[place_BT[inside_BT]] = -log_probs_BT[inside_BT]
+        first = last
+    return nats_N
+
+
+def _score_in_chunks(
+    lm: FreeModel[S], tokens_BT: Array, lengths_B: Array, state: S, chunk_tokens: int
+) -> tuple[Array, S]:
+    """`lm.score`, at most chunk_tokens columns at a time, the state carried from one to the next."""
+    pieces = []
+    for first in range(0, tokens_BT.shape[1], chunk_tokens):
+        piece = tokens_BT[:, first : first + chunk_tokens]
+        log_probs, state = lm.score(piece, np.clip(lengths_B - first, 0, piece.shape[1]), state)
+        pieces.append(log_probs)
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1), state
+
+
+def prefetch(items: Iterable[T], *, depth: int = 2) -> Generator[T, None, None]:
+    """The same items, made ready by a thread while the caller works on earlier ones; what it raises is raised here.
+
+    Tokenising holds Python's lock and numpy lets go of it, so reading and scoring overlap. Close it to end early.
+    """
+    ready: queue.Queue[tuple[list[T], BaseException | None]] = queue.Queue(depth)  # one item, or none at the end
+    is_closed = threading.Event()
+
+    def work() -> None:
+        source = iter(items)
+        try:
+            for item in source:
+                ready.put(([item], None))
+                if is_closed.is_set():
+                    break
+            ready.put(([], None))
+        except BaseException as error:
+            ready.put(([], error))
+        finally:
+            if hasattr(source, "close"):
+                source.close()
+
+    thread = threading.Thread(target=work, name="prefetch", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = ready.get()
+            if error is not None:
+                raise error
+            if not item:
+                return
+            yield item[0]
+    finally:
+        is_closed.set()
+        _drain(ready, thread)
+
+
+def _drain(ready: queue.Queue[Any], thread: threading.Thread, *, seconds: float = 1.0) -> None:
+    """Make room until the thread has ended; one stuck in a read that never returns is left behind (it is a daemon)."""
+    for _ in range(int(seconds / 0.01)):
+        while not ready.empty():
+            ready.get_nowait()
+        thread.join(0.01)
+        if not thread.is_alive():
+            return
+
+
+def _exp(nats: float) -> float:
+    return math.exp(nats) if nats < 709 else math.inf

@@ -1,0 +1,295 @@
+"""Choose tokens from a state: greedily, by chance, or with a beam. Knows nothing of models, text or devices.
+
+`B` or `R` rows, `K` beams of a row, `V` vocabulary. A stop token ends a row and is the last token given out. A prompt,
+where there is one, is already in the state. Nats are always the model's own -log p, whatever the shaping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from elman.core.arrays import Array
+from elman.core.errors import DataError, UsageError
+from elman.lm.protocol import LanguageModel, S, num_rows, select
+from elman.lm.shaping import AS_IS, Shaping, shape, without
+
+Stop = int | Iterable[int]
+BLOCK_WORDS = 64  # of which the best is looked at first
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A continuation, what it costs (-log p, its stop token included), and whether it reached a stop token."""
+
+    tokens: tuple[int, ...]
+    nats: float
+    is_finished: bool
+
+
+def sample(
+    lm: LanguageModel[S],
+    state: S,
+    *,
+    shaping: Shaping = AS_IS,
+    rng: np.random.Generator,
+    stop: Stop = (),
+    max_tokens: int | None = None,
+) -> Iterator[int]:
+    """One row's tokens, drawn one after another as they are asked for, in constant memory; endless without a limit."""
+    if num_rows(state) != 1:
+        raise ValueError(f"sample draws for one row, not {num_rows(state)}; sample_rows takes several")
+    return _sample(lm, state, shaping, rng, stop_set(stop, lm.vocab_size), max_tokens)
+
+
+def _sample(
+    lm: LanguageModel[S],
+    state: S,
+    shaping: Shaping,
+    rng: np.random.Generator,
+    stops: frozenset[int],
+    max_tokens: int | None,
+) -> Iterator[int]:
+    num_tokens = 0
+    while max_tokens is None or num_tokens < max_tokens:
+        tokens = draw(shape(_predict(lm, state), shaping), rng)
+        num_tokens += 1
+        yield int(tokens[0])
+        if int(tokens[0]) in stops:
+            return
+        state = lm.advance(tokens, state)
+
+
+def sample_rows(
+    lm: LanguageModel[S],
+    state: S,
+    *,
+    shaping: Shaping = AS_IS,
+    rng: np.random.Generator,
+    stop: Stop = (),
+    max_tokens: int,
+) -> list[Hypothesis]:
+    """A continuation of every row, drawn together; rows that reached a stop token leave the batch."""
+    stops = stop_set(stop, lm.vocab_size)
+    chosen: list[list[int]] = [[] for _ in range(num_rows(state))]
+    nats = np.zeros(len(chosen))
+    active = np.arange(len(chosen))
+    for step in range(max_tokens):
+        log_probs = _predict(lm, state)
+        tokens = draw(shape(log_probs, shaping), rng)
+        nats[active] -= log_probs[np.arange(len(active)), tokens]
+        for row, token in zip(active.tolist(), tokens.tolist(), strict=True):
+            chosen[row].append(token)
+        going = np.flatnonzero(~np.isin(tokens, list(stops)))
+        if len(going) == 0 or step + 1 == max_tokens:
+            break
+        if len(going) < len(active):
+            active, tokens, state = active[going], tokens[going], select(state, going)
+        state = lm.advance(tokens, state)
+    return [
+        Hypothesis(tuple(row), float(cost), bool(row) and row[-1] in stops)
+        for row, cost in zip(chosen, nats, strict=True)
+    ]
+
+
+def greedy(
+    lm: LanguageModel[S],
+    state: S,
+    *,
+    stop: Stop = (),
+    max_tokens: int,
+    forbid: frozenset[int] = frozenset(),
+) -> list[Hypothesis]:
+    """Every row continued by its likeliest token, again and again."""
+    rng = np.random.default_rng(0)  # drawn from, but a distribution on one token leaves nothing to chance
+    shaping = Shaping(temperature=0, forbid=forbid)
+    return sample_rows(lm, state, shaping=shaping, rng=rng, stop=stop, max_tokens=max_tokens)
+
+
+def draw(log_probs: Array, rng: np.random.Generator) -> Array:
+    """A token for each row, by inverting the distribution function; never one of probability zero. -> (B,)"""
+    reached_BV = np.cumsum(np.exp(log_probs.astype(np.float64)), axis=1)
+    total_B = reached_BV[:, -1]
+    # Rounding may lift u * total to the total itself, where no token is left: stay just below it.
+    aim_B = np.minimum(rng.random(len(log_probs)) * total_B, np.nextafter(total_B, 0))
+    return np.asarray((reached_BV > aim_B[:, None]).argmax(axis=1))
+
+
+def _predict(lm: LanguageModel[S], state: S) -> Array:
+    log_probs = lm.predict(state)
+    if np.isnan(log_probs).any():
+        raise DataError("the model's next-token probabilities are not numbers (NaN)", hint="its weights are damaged")
+    return log_probs
+
+
+def length_norm(num_tokens: Array | int, length_penalty: float) -> Array:
+    """What a hypothesis' log-probability is divided by: ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14)."""
+    return np.asarray(((5.0 + np.asarray(num_tokens)) / 6.0) ** length_penalty)
+
+
+def beam_search(
+    lm: LanguageModel[S],
+    state: S,
+    *,
+    width: int,
+    stop: Stop,
+    max_tokens: int,
+    length_penalty: float = 0.0,
+    n_best: int = 1,
+    forbid: frozenset[int] = frozenset(),
+) -> list[list[Hypothesis]]:
+    """The cheapest continuations of every row that a beam finds, best first; one list of at most n_best a row.
+
+    Ranked by nats / length_norm. Continuations that reached a stop token come before those cut off at max_tokens.
+    """
+    _check_beam(width=width, max_tokens=max_tokens, length_penalty=length_penalty, n_best=n_best)
+    stops = np.array(sorted(stop_set(stop, lm.vocab_size)), dtype=np.int64)
+    beams = [_Beam(row, n_best, length_penalty, max_tokens) for row in range(num_rows(state))]
+    active = list(beams)
+    costs_RK = np.zeros((len(beams), 1))
+    for _ in range(max_tokens):
+        num_beams = costs_RK.shape[1]
+        log_probs = without(_predict(lm, state), forbid)
+        finished, live = _choose(costs_RK, log_probs.reshape(len(active), num_beams, -1), stops, width)
+        for row, beam in enumerate(active):
+            beam.extend(finished.row(row), live.row(row), lm.vocab_size)
+        keep = np.array([row for row, beam in enumerate(active) if beam.is_open], dtype=np.int64)
+        if len(keep) == 0:
+            break
+        active = [active[row] for row in keep]
+        costs_RK, places_RK = live.costs[keep], live.places[keep]
+        parents = (keep[:, None] * num_beams + places_RK // lm.vocab_size).ravel()
+        state = lm.advance((places_RK % lm.vocab_size).ravel(), select(state, parents))
+    return [beam.results() for beam in beams]
+
+
+class _Chosen(NamedTuple):
+    """Candidates by their place (beam * V + token) and cost, cheapest first; an infinite cost is no candidate."""
+
+    places: Array
+    costs: Array
+
+    def row(self, row: int) -> _Chosen:
+        return _Chosen(self.places[row], self.costs[row])
+
+
+def _choose(costs_RK: Array, log_probs_RKV: Array, stops: Array, width: int) -> tuple[_Chosen, _Chosen]:
+    """The candidates that finish and those that go on, at most `width` of either in a row.
+
+    A stop token finishes a hypothesis only where it is among the `width` best of all: so a beam of one is greedy.
+    """
+    num_beams, vocab_size = log_probs_RKV.shape[1:]
+    # A beam has no more candidates that finish than stop tokens, so among so many there are enough that go on.
+    best = _cheapest(costs_RK, log_probs_RKV, width + num_beams * len(stops))
+    is_stop_RN = np.isin(best.places % vocab_size, stops)
+    finished = _Chosen(best.places[:, :width], np.where(is_stop_RN, best.costs, np.inf)[:, :width])
+    going_RN = np.argsort(is_stop_RN, axis=1, kind="stable")  # those that go on first, still by their cost
+    costs_RN = np.take_along_axis(np.where(is_stop_RN, np.inf, best.costs), going_RN, axis=1)
+    return finished, _Chosen(np.take_along_axis(best.places, going_RN, axis=1)[:, :width], costs_RN[:, :width])
+
+
+def _cheapest(costs_RK: Array, log_probs_RKV: Array, count: int) -> _Chosen:
+    """The `count` cheapest candidates of each row, or all where there are fewer; of equals, those first in place.
+
+    Sorting out thousands of words is what takes time, so first only the best of every few is looked at: the `count`
+    best words are in the `count` best blocks.
+    """
+    num_rows, num_beams, vocab_size = log_probs_RKV.shape
+    num_blocks = -(-vocab_size // BLOCK_WORDS)
+    if count >= num_beams * num_blocks:
+        costs_RN = (costs_RK[:, :, None] - log_probs_RKV).reshape(num_rows, -1)
+        return _lowest(costs_RN, np.broadcast_to(np.arange(costs_RN.shape[1]), costs_RN.shape), count)
+    whole = vocab_size // BLOCK_WORDS * BLOCK_WORDS
+    best_RKB = log_probs_RKV[:, :, :whole].reshape(num_rows, num_beams, -1, BLOCK_WORDS).max(axis=-1)
+    if whole < vocab_size:
+        best_RKB = np.concatenate([best_RKB, log_probs_RKV[:, :, whole:].max(axis=-1, keepdims=True)], axis=-1)
+    block_costs_RN = (costs_RK[:, :, None] - best_RKB).reshape(num_rows, -1)
+    blocks_RC = np.argpartition(block_costs_RN, count - 1, axis=1)[:, :count]
+    beams_RC, first_RC = blocks_RC // num_blocks, blocks_RC % num_blocks * BLOCK_WORDS
+    words_RCW = first_RC[:, :, None] + np.arange(BLOCK_WORDS)
+    is_word_RCW = words_RCW < vocab_size
+    words_RCW = np.minimum(words_RCW, vocab_size - 1)
+    rows_R11 = np.arange(num_rows)[:, None, None]
+    costs_RCW = costs_RK[rows_R11, beams_RC[:, :, None]] - log_probs_RKV[rows_R11, beams_RC[:, :, None], words_RCW]
+    places_RCW = beams_RC[:, :, None] * vocab_size + words_RCW
+    costs_RN = np.where(is_word_RCW, costs_RCW, np.inf).reshape(num_rows, -1)
+    return _lowest(costs_RN, places_RCW.reshape(num_rows, -1), count)
+
+
+def _lowest(costs_RN: Array, places_RN: Array, count: int) -> _Chosen:
+    """The lowest costs of each row, in order, and the places that they belong to."""
+    if count < costs_RN.shape[1]:
+        chosen_RC = np.argpartition(costs_RN, count - 1, axis=1)[:, :count]
+        costs_RN = np.take_along_axis(costs_RN, chosen_RC, axis=1)
+        places_RN = np.take_along_axis(places_RN, chosen_RC, axis=1)
+    order_RC = np.lexsort((places_RN, costs_RN), axis=1)
+    return _Chosen(np.take_along_axis(places_RN, order_RC, axis=1), np.take_along_axis(costs_RN, order_RC, axis=1))
+
+
+class _Beam:
+    """One row's search: the prefixes still growing, the hypotheses finished, and whether going on can pay."""
+
+    def __init__(self, row: int, n_best: int, length_penalty: float, max_tokens: int) -> None:
+        self.row = row
+        self.n_best = n_best
+        self.length_penalty = length_penalty
+        self.max_tokens = max_tokens
+        self.is_open = True
+        self._prefixes = np.zeros((1, 0), dtype=np.int64)  # (K, tokens so far)
+        self._costs = np.zeros(1)
+        self._finished: list[Hypothesis] = []
+
+    def extend(self, finished: _Chosen, live: _Chosen, vocab_size: int) -> None:
+        """One token further: note what finished, and let the live candidates be the beam."""
+        for place, cost in zip(finished.places.tolist(), finished.costs.tolist(), strict=True):
+            if cost < np.inf:
+                tokens = (*self._prefixes[place // vocab_size].tolist(), place % vocab_size)
+                self._finished.append(Hypothesis(tokens, cost, True))
+        self._finished = sorted(self._finished, key=self._rank)[: self.n_best]
+        self._prefixes = np.column_stack([self._prefixes[live.places // vocab_size], live.places % vocab_size])
+        self._costs = live.costs
+        self.is_open = bool(np.isfinite(self._costs[0])) and not self._is_decided()
+
+    def _is_decided(self) -> bool:
+        # The best that can become of a prefix is to cost nothing more and to be as long as is allowed.
+        bound = self._costs[0] / length_norm(self.max_tokens, self.length_penalty)
+        return len(self._finished) == self.n_best and self._rank(self._finished[-1]) <= bound
+
+    def _rank(self, hypothesis: Hypothesis) -> float:
+        return float(hypothesis.nats / length_norm(len(hypothesis.tokens), self.length_penalty))
+
+    def results(self) -> list[Hypothesis]:
+        """The best finished hypotheses; where there are too few, the best that were cut off fill up."""
+        room = self.n_best - len(self._finished)
+        growing = zip(self._prefixes.tolist(), self._costs.tolist(), strict=True)
+        unfinished = [Hypothesis(tuple(tokens), cost, False) for tokens, cost in growing if np.isfinite(cost)]
+        found = self._finished + unfinished[:room]
+        if not found:
+            raise UsageError(
+                f"no continuation of row {self.row} is possible: all that the model thinks possible is forbidden",
+                hint="forbid fewer tokens",
+            )
+        return found
+
+
+def stop_set(stop: Stop, vocab_size: int) -> frozenset[int]:
+    """The stop tokens as a set, each one checked to be a token."""
+    stops = frozenset([stop] if isinstance(stop, int | np.integer) else stop)
+    foreign = [token for token in stops if not 0 <= token < vocab_size]
+    if foreign:
+        raise UsageError(f"there is no token {min(foreign)} to stop at: the vocabulary has {vocab_size}")
+    return stops
+
+
+def _check_beam(*, width: int, max_tokens: int, length_penalty: float, n_best: int) -> None:
+    if width < 1:
+        raise UsageError(f"a beam of width {width} holds nothing", hint="give at least 1")
+    if max_tokens < 1:
+        raise UsageError(f"a beam search for {max_tokens} tokens finds nothing", hint="give at least 1")
+    if not 1 <= n_best <= width:
+        raise UsageError(f"a beam of width {width} cannot give the {n_best} best", hint=f"n-best is 1 to {width}")
+    if not (np.isfinite(length_penalty) and length_penalty >= 0):
+        raise UsageError(f"length penalty {length_penalty} is not a number from 0 up", hint="0 for none")

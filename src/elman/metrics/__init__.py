@@ -1,1 +1,0 @@
-"""How good answers are, by the numbers their fields use. Knows nothing of models."""

@@ -1,0 +1,288 @@
+"""What every net does alike: predict, advance, score and join over states, and the loss.
+
+A family says what its layers are (`_build_stack`), what they carry from token to token (`_start_layers`) and how they
+read on (`_read`). T tokens · B rows · P features, as the output head reads them · V vocabulary · K words of history
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
+from typing import NamedTuple, Self, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elman.core.arrays import Array
+from elman.lm.protocol import map_state, num_rows, select
+from elman.nets.config import TextNetConfig
+from elman.nets.loss import Loss, StreamNet
+from elman.nets.maxent import Maxent, SparseLogits
+from elman.nets.ngrams import NgramTable, collect_ngrams
+from elman.nets.vocabulary_net import C, VocabularyNet, dtype_of, embedding_of
+from elman.text.units.vocabulary import EOS_ID
+
+Carried = tuple[Tensor, ...]  # batch on axis 0 of each
+L = TypeVar("L", bound=TextNetConfig)
+
+# Tokens of all rows together that `score` reads at once: enough for the matrix products, little enough to hold.
+SCORE_TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class NeuralState:
+    """What is carried on, and what the output head reads to predict the next token."""
+
+    carried: Carried
+    features: Tensor  # (B, P)
+
+
+class Reading(NamedTuple):
+    """What reading some tokens came to."""
+
+    features: Tensor  # (T, B, P)
+    carried: Carried
+    penalty: Tensor | None  # (T, B)
+    histories: Tensor | None = None  # (T, B, K), for n-gram features
+
+
+class NeuralReader(VocabularyNet[C]):
+    """A net as a `LanguageModel`, from whatever state it begins. Its start symbol is the end of a line.
+
+    With n-gram features (`maxent`), the last K words are carried behind what the layers carry, (B, K).
+    """
+
+    def __init__(
+        self,
+        config: C,
+        *,
+        vocab_size: int,
+        rng: torch.Generator | None,
+        counts: Array | None = None,
+        vectors: Array | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(config, vocab_size=vocab_size, rng=rng, counts=counts, vectors=vectors, dtype=dtype)
+        self.maxent: Maxent | None = None
+
+    @abstractmethod
+    def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> Reading:
+        """Read on; `is_noisy` switches dropout and penalties."""
+
+    def _begin(self, carried: Carried) -> NeuralState:
+        """The state before the first token of rows that carry this: the start symbol is read."""
+        rows = len(carried[0])
+        return self._step(torch.full((rows,), EOS_ID, dtype=torch.int64, device=self.device), carried)
+
+    def predict(self, state: NeuralState) -> Array:
+        """-> (B, V)"""
+        with torch.inference_mode():
+            return self._to_numpy(self.head.log_probs(state.features, self._ngrams(self._histories(state))))
+
+    def advance(self, tokens: Array, state: NeuralState) -> NeuralState:
+        """Read one token a row."""
+        with torch.inference_mode():
+            return self._step(self._to_ids(tokens), state.carried)
+
+    def join(self, states: Sequence[NeuralState]) -> NeuralState:
+        """The rows of all states."""
+        with torch.inference_mode():
+            carried = tuple(torch.cat(leaves) for leaves in zip(*(state.carried for state in states), strict=True))
+            return NeuralState(carried, torch.cat([state.features for state in states]))
+
+    def score(self, tokens: Array, lengths: Array, state: NeuralState) -> tuple[Array, NeuralState]:
+        """Rows of like length are read together, so nothing is spent on padding, and each row's state is its own."""
+        log_probs, _, state = self._score(tokens, lengths, state, keep_features=False)
+        return log_probs, state
+
+    def features(self, state: NeuralState) -> Array:
+        """What the net makes of all it has read: the vector that the output words are compared with. -> (B, P)"""
+        return self._to_numpy(state.features)
+
+    def score_features(self, tokens: Array, lengths: Array, state: NeuralState) -> tuple[Array, Array, NeuralState]:
+        """`score`, and between the two the features that each token was predicted from, 0 at padding, (B, T, P)."""
+        return self._score(tokens, lengths, state, keep_features=True)
+
+    def _step(self, tokens_B: Tensor, carried: Carried) -> NeuralState:
+        reading = self._follow(tokens_B[None], carried, is_noisy=False)
+        return NeuralState(reading.carried, reading.features[0])
+
+    def _follow(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> Reading:
+        """Read on, and find the histories that the words read make."""
+        if self.maxent is None:
+            return self._read(tokens_TB, carried, is_noisy=is_noisy)
+        *own, last_BK = carried
+        reading = self._read(tokens_TB, tuple(own), is_noisy=is_noisy)
+        read_XB = torch.cat([last_BK.t(), tokens_TB])
+        return reading._replace(
+            carried=(*reading.carried, read_XB[len(tokens_TB) :].t()), histories=self.maxent.find(read_XB[1:])
+        )
+
+    def _histories(self, state: NeuralState) -> Tensor | None:
+        """Those at a state. -> (B, K)"""
+        return None if self.maxent is None else self.maxent.find(state.carried[-1].t())[0]
+
+    def _ngrams(self, histories_NK: Tensor | None) -> SparseLogits | None:
+        """What n-grams add to the logits of rows with these histories."""
+        return None if self.maxent is None or histories_NK is None else self.maxent.logits(histories_NK)
+
+    def _score(
+        self, tokens: Array, lengths: Array, state: NeuralState, *, keep_features: bool
+    ) -> tuple[Array, Array, NeuralState]:
+        order = np.argsort(-np.asarray(lengths), kind="stable")
+        is_sorted = bool((order == np.arange(len(order))).all())
+        with torch.inference_mode():
+            state = state if is_sorted else select(state, order)
+            log_probs, features, state = self._score_sorted(
+                np.asarray(tokens)[order], np.asarray(lengths)[order], state, keep_features=keep_features
+            )
+            if is_sorted:
+                return log_probs, features, state
+            back = np.argsort(order)
+            return log_probs[back], features[back], select(state, back)
+
+    def _score_sorted(
+        self, tokens: Array, lengths: Array, state: NeuralState, *, keep_features: bool
+    ) -> tuple[Array, Array, NeuralState]:
+        """`score` for rows that come longest first."""
+        tokens_TB = self._to_ids(tokens).t()
+        log_probs_TB = torch.zeros(tokens_TB.shape, dtype=torch.float32, device=self.device)
+        width = state.features.shape[1] if keep_features else 0
+        features_TBP = torch.zeros((*tokens_TB.shape, width), dtype=torch.float32, device=self.device)
+        longest: int = int(lengths.max(initial=0))
+        stride: int = max(1, SCORE_TOKENS // max(1, len(tokens)))
+        finished: list[NeuralState] = []
+        pending: list[_Block] = []
+        edges: list[int] = sorted({0, longest, *range(0, longest, stride), *map(int, lengths)})
+        for first, last in pairwise(edges):
+            active = int((lengths >= last).sum())
+            if active < num_rows(state):
+                finished.append(map_state(itemgetter(slice(active, None)), state))
+                state = map_state(itemgetter(slice(active)), state)
+            reading = self._follow(tokens_TB[first:last, :active], state.carried, is_noisy=False)
+            before = torch.cat([state.features[None], reading.features[:-1]])
+            histories = self._histories(state)
+            if histories is not None and reading.histories is not None:
+                histories = torch.cat([histories[None], reading.histories[:-1]])
+            pending.append(_Block(before, histories, tokens_TB[first:last, :active], log_probs_TB[first:last, :active]))
+            if keep_features:
+                features_TBP[first:last, :active] = before
+            state = NeuralState(reading.carried, reading.features[-1])
+            if last == longest or sum(block.tokens.numel() for block in pending) >= SCORE_TOKENS:
+                self._score_blocks(pending)
+                pending.clear()
+        features = features_TBP.transpose(0, 1).cpu().numpy()
+        return log_probs_TB.t().cpu().numpy(), features, self.join([state, *reversed(finished)])
+
+    def _score_blocks(self, blocks: list[_Block]) -> None:
+        """Compare what the tokens were predicted from with the tokens, for several blocks in one go."""
+        features_NP = torch.cat([block.before.flatten(0, 1) for block in blocks])
+        tokens_N = torch.cat([block.tokens.flatten() for block in blocks])
+        histories = [block.histories.flatten(0, 1) for block in blocks if block.histories is not None]
+        scores_N = self.head.score(features_NP, tokens_N, self._ngrams(torch.cat(histories) if histories else None))
+        parts = torch.split(scores_N, [block.tokens.numel() for block in blocks])
+        for block, part in zip(blocks, parts, strict=True):
+            block.log_probs.copy_(part.view(block.log_probs.shape))
+
+
+class NeuralModel(NeuralReader[L], StreamNet):
+    """A net as a `FreeModel` and a `Trainable`: it begins from nothing, in both ways of reading."""
+
+    def __init__(
+        self,
+        config: L,
+        *,
+        vocab_size: int,
+        reset_lines: bool,
+        rng: torch.Generator | None,
+        counts: Array | None = None,
+        vectors: Array | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(config, vocab_size=vocab_size, rng=rng, counts=counts, vectors=vectors, dtype=dtype)
+        self.reset_lines = reset_lines
+        if config.maxent is not None:
+            nothing = np.zeros(0, dtype=np.int64)
+            self._attach(NgramTable(nothing, nothing.reshape(0, len(self.head.spelling().edges)), nothing))
+
+    @abstractmethod
+    def _start_layers(self, rows: int) -> Carried:
+        """What the layers carry before the first input."""
+
+    def start_training(self, rows: int) -> Carried:
+        """What a stream carries before its first input. Before that there were only ends of lines."""
+        if self.maxent is None:
+            return self._start_layers(rows)
+        ends_BK = torch.full((rows, self.maxent.length), EOS_ID, dtype=torch.int64, device=self.device)
+        return *self._start_layers(rows), ends_BK
+
+    def learn_ngrams(self, ids: Array) -> None:
+        """Take the n-grams of a text for features, if the settings want any; their weights are zero."""
+        if self.config.maxent is not None:
+            self._attach(
+                collect_ngrams(
+                    ids,
+                    order=self.config.maxent,
+                    spelling=self.head.spelling(),
+                    reset_lines=self.reset_lines,
+                    most=self.config.maxent_size,
+                )
+            )
+
+    def take_ngrams(self, tensors: Mapping[str, Array]) -> None:
+        """Take the features, not yet their weights, that a model with these tensors had."""
+        names = [f"maxent.{name}" for name in NgramTable._fields]
+        if self.config.maxent is not None and all(name in tensors for name in names):
+            self._attach(NgramTable(*(np.array(tensors[name]) for name in names)))
+
+    def _attach(self, table: NgramTable) -> None:
+        assert self.config.maxent is not None
+        self.maxent = Maxent(table, order=self.config.maxent, dtype=self.embedding.weight.dtype).to(self.device)
+
+    def start(self, rows: int) -> NeuralState:
+        """As if the end of a line had just been read."""
+        with torch.inference_mode():
+            return self._begin(self.start_training(rows))
+
+    def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, state: Carried) -> tuple[Loss, Carried]:
+        """See `StreamNet`."""
+        reading = self._follow(inputs.t(), state, is_noisy=self.training)
+        features_NP = reading.features.flatten(0, 1)
+        targets_N = targets.t().flatten()
+        histories_NK = None if reading.histories is None else reading.histories.flatten(0, 1)
+        penalty_N = None if reading.penalty is None else reading.penalty.flatten()
+        carried = tuple(leaf.detach() for leaf in reading.carried)
+        if lengths is not None:
+            times = torch.arange(inputs.shape[1], device=inputs.device)
+            real = (times[:, None] < lengths[None, :]).flatten().nonzero()[:, 0]
+            features_NP, targets_N = features_NP.index_select(0, real), targets_N[real]
+            penalty_N = None if penalty_N is None else penalty_N[real]
+            histories_NK = None if histories_NK is None else histories_NK[real]
+            carried = self.start_training(len(inputs))
+        extra = self._ngrams(histories_NK)
+        mean, nats = self.head.loss(features_NP, targets_N, is_noisy=self.training, extra=extra)
+        total = mean if penalty_N is None else mean + penalty_N.mean()
+        return Loss(total, nats.detach(), len(targets_N)), carried
+
+    @classmethod
+    def from_tensors(cls, config: L, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool) -> Self:
+        """The model whose `config` and `tensors()` these were."""
+        words = embedding_of(tensors, config.family)
+        config = config.model_copy(update={"embedding": words.shape[1] or None})
+        model = cls(config, vocab_size=vocab_size, reset_lines=reset_lines, rng=None, dtype=dtype_of(words))
+        model.take_ngrams(tensors)
+        model.load_tensors(tensors)
+        return model
+
+
+class _Block(NamedTuple):
+    """Tokens to score, what each was predicted from, and where its score goes."""
+
+    before: Tensor  # (T, B, P)
+    histories: Tensor | None  # (T, B, K)
+    tokens: Tensor  # (T, B)
+    log_probs: Tensor  # (T, B)

@@ -1,0 +1,105 @@
+"""Reading a text to answer with a few labels: words as vectors and recurrent layers, for taggers, classifiers, readers.
+
+T words · B rows · E width of a word · O width of what is read off · V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from elman.core.arrays import Array
+from elman.core.errors import UsageError
+from elman.nets.dropout import locked_dropout
+from elman.nets.embedding import Embedding
+from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
+from elman.nets.onward import OnwardStack
+from elman.tasks.reading_config import ReadingConfig
+from elman.text.units.vocabulary import UNK_ID
+
+USUAL_WIDTH = 100  # of a word's vector
+
+
+class TextReader(Module):
+    """Embeddings and layers, in one direction or both.
+
+    counts (V,) is how often each word was seen, for what is made unknown in training; vectors (V, E) as in `Embedding`.
+    more_inputs: how wide what is read beside each word is. drops_output: whether what is read off is noisy too.
+    """
+
+    _unknown: Tensor
+
+    def __init__(
+        self,
+        config: ReadingConfig,
+        *,
+        vocab_size: int,
+        more_inputs: int = 0,
+        counts: Array | None = None,
+        vectors: Array | None = None,
+        drops_output: bool = True,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self._drops_output = drops_output
+        width = _width(config, vectors)
+        self.config = config.model_copy(update={"embedding": width})
+        self.embedding = Embedding(vocab_size, width, is_frozen=not config.tune_vectors, dtype=dtype)
+        kind: type[BidirectionalStack] | type[OnwardStack] = BidirectionalStack if config.bidirectional else OnwardStack
+        make: Callable[[int], object] = partial(make_cell, config.family, hidden=config.hidden, dtype=dtype)
+        self.stack = kind(
+            make,  # type: ignore[arg-type]
+            inputs=width + more_inputs,
+            hidden=config.hidden,
+            num_layers=config.layers,
+            dtype=dtype,
+        )
+        self.features = self.stack.features
+        seen = np.zeros(vocab_size) if counts is None else counts
+        rates = config.rare / np.maximum(config.rare + seen, 1e-9)  # Kiperwasser & Goldberg (2016)
+        rates[seen == 0] = 0.0
+        self.register_buffer("_unknown", torch.from_numpy(rates).to(dtype), persistent=False)
+
+    def initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
+        """Draw all weights."""
+        self.embedding.initialise(rng, vectors)
+        self.stack.initialise(rng)
+
+    def forward(self, words_TB: Tensor, lengths_B: Tensor, more_TBD: Tensor | None = None) -> Encoding:
+        """Read each row up to its length; noisy in training. `more_TBD` is read beside the words."""
+        if self.training:
+            chance_TB = torch.rand(words_TB.shape, device=words_TB.device, dtype=self._unknown.dtype)
+            words_TB = words_TB.masked_fill(chance_TB < self._unknown[words_TB], UNK_ID)
+        values_TBE = self.embedding(words_TB)
+        if more_TBD is not None:
+            values_TBE = torch.cat([values_TBE, more_TBD], dim=-1)
+        values_TBE = locked_dropout(values_TBE, self._rate("input"))
+        encoding: Encoding = self.stack(values_TBE, lengths_B, dropout=self._rate("layers"))
+        if not self._drops_output:
+            return encoding
+        outputs_TBO = locked_dropout(encoding.outputs, self._rate("output"))
+        return Encoding(outputs_TBO, encoding.forward, encoding.backward)
+
+    def _rate(self, place: str) -> float:
+        return self.config.rate(place) if self.training else 0.0  # type: ignore[arg-type]
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.weight.device
+
+
+def _width(config: ReadingConfig, vectors: Array | None) -> int:
+    if vectors is None:
+        return config.embedding or USUAL_WIDTH
+    width = int(vectors.shape[1])
+    if config.embedding not in (None, width):
+        raise UsageError(
+            f"the word vectors have {width} numbers each, the settings want {config.embedding}",
+            hint=f"leave out model.embedding, or set it to {width}",
+        )
+    return width

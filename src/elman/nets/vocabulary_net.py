@@ -1,0 +1,163 @@
+"""Words in, words out: what every net has whose inputs and answers are the symbols of one vocabulary.
+
+A family says what stands between (`_build_stack`). P features, as the output head reads them · V vocabulary · E width of a word
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import Linear, Module
+
+from elman.core.arrays import Array
+from elman.core.errors import DataError, UsageError
+from elman.nets.attention_encoder import AttentionEncoder
+from elman.nets.config import NetConfig, WindowConfig
+from elman.nets.embedding import Embedding
+from elman.nets.encoder import BidirectionalStack
+from elman.nets.heads import build_head
+from elman.nets.layer import draw_weights
+from elman.nets.stack import Stack
+from elman.nets.transformer import CausalStack
+from elman.nets.transformer_decoder import DecoderStack
+
+C = TypeVar("C", bound=NetConfig)
+Layers = Stack | CausalStack | BidirectionalStack | AttentionEncoder | DecoderStack
+
+
+class VocabularyNet(Module, Generic[C]):
+    """Embeddings, layers, an output head.
+
+    vectors: (V, E), the input words' vectors to begin with, NaN for words without one. counts: (V,), how often each
+    word was seen; heads other than `full` need them. Without `rng` all weights are zero, to be loaded. The model's own
+    `config` is the given one with every size filled in: what has to be kept to build it again.
+    """
+
+    def __init__(
+        self,
+        config: C,
+        *,
+        vocab_size: int,
+        rng: torch.Generator | None,
+        counts: Array | None = None,
+        vectors: Array | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        width = _embedding_width(config, vectors)
+        self.embedding = Embedding(vocab_size, width, is_frozen=not config.tune_vectors, dtype=dtype)
+        self.config: C = config.model_copy(update={"embedding": width or None})
+        self.stack = self._build_stack(dtype)
+        outputs = self._output_width()
+        features = width if config.tied else config.projection or outputs
+        has_projection = config.projection is not None or features != outputs
+        self.projection = Linear(outputs, features, dtype=dtype) if has_projection else None
+        tied = self.embedding.weight if config.tied else None
+        self.head, chosen = build_head(self.config, features, vocab_size, counts=counts, tied=tied, dtype=dtype)
+        self.config = self.config.model_copy(update=chosen)
+        if rng is not None:
+            self._initialise(rng, vectors)
+
+    @abstractmethod
+    def _build_stack(self, dtype: torch.dtype) -> Layers:
+        """The layers between the words and the output."""
+
+    @abstractmethod
+    def _output_width(self) -> int:
+        """How wide what comes out of them is."""
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.weight.device
+
+    def tensors(self) -> dict[str, Array]:
+        """Every number that was learned or fitted, by name; shared ones once."""
+        return tensors_of(self)
+
+    def load_tensors(self, tensors: Mapping[str, Array]) -> None:
+        """Become the model whose `tensors()` these were."""
+        load_tensors(self, tensors)
+
+    def count_flops(self) -> float:
+        """Multiply-adds of matrix products for one token, forward."""
+        projection = 0 if self.projection is None else self.projection.weight.numel()
+        return self.stack.multiply_adds() + projection + self.head.multiply_adds()
+
+    def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
+        self.embedding.initialise(rng, vectors)
+        self.stack.initialise(rng)
+        if self.projection is not None:
+            draw_weights(rng, self.projection.weight, inputs=self.projection.in_features)
+            with torch.no_grad():
+                self.projection.bias.zero_()
+        self.head.initialise(rng)
+
+    def _project(self, outputs: Tensor) -> Tensor:
+        return outputs if self.projection is None else self.projection(outputs)
+
+    def _to_ids(self, tokens: Array) -> Tensor:
+        return torch.from_numpy(np.array(tokens, dtype=np.int64)).to(self.device)
+
+    @staticmethod
+    def _to_numpy(tensor: Tensor) -> Array:
+        return tensor.to(torch.float32).cpu().numpy()
+
+
+def tensors_of(net: Module) -> dict[str, Array]:
+    """Every number that a net has learned or fitted, by name; shared ones once."""
+    return {name: tensor.detach().cpu().numpy() for name, tensor in _own_tensors(net).items()}
+
+
+def load_tensors(net: Module, tensors: Mapping[str, Array]) -> None:
+    """Make a net the one whose `tensors_of` these were."""
+    own = _own_tensors(net)
+    for name in sorted(own.keys() ^ tensors.keys()):
+        problem = "missing" if name in own else "not part of such a model"
+        raise DataError(f"the tensors do not fit the settings: {name} is {problem}")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            array = tensors[name]
+            if array.shape != tuple(tensor.shape):
+                expected = tuple(tensor.shape)
+                raise DataError(f"the tensors do not fit the settings: {name} is {array.shape}, not {expected}")
+            tensor.copy_(torch.from_numpy(np.array(array)))  # a copy: the file may be mapped read-only
+
+
+def _own_tensors(net: Module) -> dict[str, Tensor]:
+    """What is saved: parameters, each once, and persistent buffers."""
+    everything = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+    kept = net.state_dict()
+    return {name: tensor for name, tensor in everything.items() if name in kept}
+
+
+def embedding_of(tensors: Mapping[str, Array], family: str, *, within: str = "") -> Array:
+    """The words' vectors among a model's tensors, (V, E). `within`: what their name begins with."""
+    name = f"{within}embedding.weight"
+    if name not in tensors or tensors[name].ndim != 2:
+        raise DataError(f"these are not the tensors of a {family} model: no {name}")
+    return tensors[name]
+
+
+def dtype_of(array: Array) -> torch.dtype:
+    """The numbers that a model computes in whose tensors these are."""
+    return torch.float64 if array.dtype == np.float64 else torch.float32
+
+
+def _embedding_width(config: NetConfig, vectors: Array | None) -> int:
+    if vectors is None:
+        default = 128 if isinstance(config, WindowConfig) else config.hidden
+        return config.embedding or (config.projection if config.tied else None) or default
+    width = int(vectors.shape[1])
+    wanted = config.embedding or (config.projection if config.tied else None) or width
+    if wanted != width:
+        raise UsageError(
+            f"the word vectors have {width} numbers each, the settings want {wanted}",
+            hint=f"leave out model.embedding, or set it to {width}",
+        )
+    return width

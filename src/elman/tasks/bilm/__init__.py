@@ -1,0 +1,1 @@
+"""A forward and a backward language model that share their words."""

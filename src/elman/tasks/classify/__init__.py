@@ -1,0 +1,1 @@
+"""A label, several, or a number for a whole text."""

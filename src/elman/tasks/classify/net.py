@@ -1,0 +1,140 @@
+"""What a whole text is: one class, several labels at once, or a number.
+
+B rows · T words · O width of a text · L labels
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.nn import Linear, Module
+
+from elman.core.arrays import Array
+from elman.nets.layer import draw_weights
+from elman.nets.loss import Loss
+from elman.nets.pooling import Pool
+from elman.nets.text_encoder import TextReader
+from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.tasks.classify.data import LabelBatch
+from elman.tasks.reading_config import ClassifierConfig
+
+
+class ClassifierModel(Module):
+    """Words, layers, one vector for the text, an output. Without `rng` all weights are zero, to be loaded.
+
+    centre and spread are those of the numbers in training, where the answer is a number; usual_length is how many words a text
+    has, to estimate the work.
+    """
+
+    centre: Tensor
+    spread: Tensor
+
+    def __init__(
+        self,
+        config: ClassifierConfig,
+        *,
+        vocab_size: int,
+        num_labels: int,
+        rng: torch.Generator | None,
+        counts: Array | None = None,
+        vectors: Array | None = None,
+        centre: float = 0.0,
+        spread: float = 1.0,
+        usual_length: float = 1.0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.vocab_size = max(2, num_labels)  # of answers
+        self.reader = TextReader(
+            config, vocab_size=vocab_size, counts=counts, vectors=vectors, drops_output=False, dtype=dtype
+        )
+        self.config: ClassifierConfig = config.model_copy(update={"embedding": self.reader.config.embedding})
+        self.pool = Pool(config.pool, self.reader.features, dtype=dtype)
+        self.output = Linear(self.reader.features, num_labels, dtype=dtype)
+        self.register_buffer("centre", torch.tensor(centre, dtype=dtype))
+        self.register_buffer("spread", torch.tensor(spread, dtype=dtype))
+        self._usual_length = usual_length
+        if rng is not None:
+            self._initialise(rng, vectors)
+
+    @classmethod
+    def from_tensors(cls, config: ClassifierConfig, tensors: Mapping[str, Array]) -> Self:
+        """The model whose `config` and `tensors()` these were."""
+        words = embedding_of(tensors, "classify", within="reader.")
+        config = config.model_copy(update={"embedding": words.shape[1]})
+        num = len(tensors["output.bias"])
+        model = cls(config, vocab_size=len(words), num_labels=num, rng=None, dtype=dtype_of(words))
+        load_tensors(model, tensors)
+        return model
+
+    def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
+        self.reader.initialise(rng, vectors)
+        self.pool.initialise(rng)
+        draw_weights(rng, self.output.weight, inputs=self.output.in_features)
+        with torch.no_grad():
+            self.output.bias.zero_()
+
+    def tensors(self) -> dict[str, Array]:
+        """Every number that was learned or fitted, by name."""
+        return tensors_of(self)
+
+    def predict(self, words: Array, lengths: Array) -> Array:
+        """Probabilities of the labels, which sum to one if only one can be right; or the number. -> (B, L), (B, 1)"""
+        with torch.inference_mode():
+            scores_BL = self._scores(words, lengths)
+            match self.config.output:
+                case "softmax":
+                    scores_BL = scores_BL.softmax(1)
+                case "sigmoid":
+                    scores_BL = scores_BL.sigmoid()
+                case "linear":
+                    scores_BL = self.centre + self.spread * scores_BL
+            return scores_BL.to(torch.float32).cpu().numpy()
+
+    def attention_weights(self, words: Array, lengths: Array) -> Array:
+        """How much each word counted, pool=attention only. -> (B, T)"""
+        with torch.inference_mode():
+            lengths_B = self._ids(lengths)
+            encoding = self.reader(self._ids(words).t(), lengths_B)
+            return self.pool.weights(encoding, lengths_B).t().to(torch.float32).cpu().numpy()
+
+    # -------------------------------------------------------------------------------------------------------- training
+
+    def start_training(self, rows: int) -> None:
+        """Nothing is carried from batch to batch."""
+
+    def batch_loss(self, batch: LabelBatch, state: Any) -> tuple[Loss, None]:
+        """Nats a text: of its class; of its labels, their mean; of a number, as if normal with the spread in training."""
+        scores_BL = self._scores(batch.words, batch.lengths)
+        rows = len(scores_BL)
+        targets = torch.from_numpy(np.ascontiguousarray(batch.targets)).to(scores_BL.device)
+        match self.config.output:
+            case "softmax":
+                nats = F.cross_entropy(scores_BL, targets.long(), reduction="sum")
+            case "sigmoid":
+                wanted_BL = targets.to(scores_BL.dtype)
+                nats = F.binary_cross_entropy_with_logits(scores_BL, wanted_BL, reduction="none").mean(1).sum()
+            case "linear":
+                wanted_B = (targets.to(scores_BL.dtype) - self.centre) / self.spread
+                nats = 0.5 * (scores_BL[:, 0] - wanted_B).square().sum()
+        return Loss(nats / rows, nats.detach().double(), rows), None
+
+    def count_flops(self) -> float:
+        """Multiply-adds of matrix products for one text, forward."""
+        return self._usual_length * self.reader.stack.multiply_adds() + self.output.weight.numel()
+
+    def _scores(self, words: Array, lengths: Array) -> Tensor:
+        """-> (B, L)"""
+        lengths_B = self._ids(lengths)
+        encoding = self.reader(self._ids(words).t(), lengths_B)
+        text_BO = F.dropout(self.pool(encoding, lengths_B), self.config.rate("output"), training=self.training)
+        scores_BL: Tensor = self.output(text_BO)
+        return scores_BL
+
+    def _ids(self, numbers: Array) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64)).to(self.reader.device)

@@ -1,0 +1,141 @@
+"""Mix models into one. What is no model of the next word is refused, and what holds one beside others gives it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from elman import config
+from elman.api.make import load
+from elman.core.errors import DataError, UsageError
+from elman.lm.cache import CacheModel
+from elman.lm.neural_cache import NeuralCache
+from elman.tasks.bilm.task import TwoWayModel
+from elman.tasks.choices import MixtureConfig
+from elman.tasks.lm import build
+from elman.tasks.lm.count_config import CacheConfig, NeuralCacheConfig
+from elman.tasks.lm.model import Model, sources_of
+from elman.tasks.lm.saving import Notes, finished, reserved, saved
+from elman.tasks.masked.task import Restorer
+from elman.tasks.runs import Report
+from elman.tasks.settings import refuse, sections_of
+from elman.text.corpus import read_corpus
+from elman.text.readers import Sources
+
+
+def mix(
+    members: Sequence[str | Path],
+    *,
+    valid: str | Path | Sources,
+    out: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 1,
+    overwrite: bool = False,
+    command: str | None = None,
+    report: Report = lambda message: None,
+) -> Model:
+    """Mix models linearly, the weights tuned by EM on the text `valid`.
+
+    A member is a directory (of a `bilm`, its forward model); or `cache`: what was just read, forgotten at the pace that
+    helps most (`cache:decay=0.998` and `cache:window=200` say how it forgets); or `neural-cache`: what was read after a
+    history that the first net among the members finds like this one
+    (`neural-cache:window=2000,theta=0.3,decay=1,net=0`; theta and decay are tuned where they are not given).
+    """
+    from elman.lm.mixture import fit_mixture
+
+    begin = time.perf_counter()
+    sections = sections_of(settings or {})
+    refuse(sections, ("data", "train"), "a mixture")
+    has_cache = "cache" in map(str, members)
+    with reserved(out, overwrite=overwrite):
+        neural_caches = [found for member in members if (found := _neural_cache(str(member))) is not None]
+        others = [member for member in map(str, members) if member != "cache" and _neural_cache(member) is None]
+        parts = [_cache(member) or _load_member(member) for member in others]
+        models = [part for part in parts if isinstance(part, Model)]
+        _check_alike(models)
+        first = models[0]
+        vocab_size, reset_lines = first.record.vocab_size, first.record.data.reset_lines
+        configs = [part.record.model if isinstance(part, Model) else part for part in parts]
+        mixture = config.make(MixtureConfig, {**sections["model"], "members": configs}, section="model")
+        lms = [
+            part.lm
+            if isinstance(part, Model)
+            else build.restore(part, {}, vocab_size=vocab_size, reset_lines=reset_lines)
+            for part in parts
+        ]
+        notes = Notes(report)
+        if reset_lines and (has_cache or neural_caches or len(models) < len(parts)):
+            notes("each line is read alone, so the cache forgets with every line; members of a stream let it remember")
+        corpus = read_corpus(sources_of(valid), first.tokenizer, first.record.data)
+        lm = fit_mixture(
+            lms,
+            corpus.ids,
+            reset_lines=reset_lines,
+            cache=has_cache,
+            neural_caches=neural_caches,
+            bucketed=mixture.bucketed,
+            report=notes,
+        )
+        tuned = [member.config for member in lm.members[len(lms) :] if isinstance(member, CacheModel | NeuralCache)]
+        mixture = mixture.model_copy(update={"members": (*mixture.members, *tuned)})
+        changes = {"model": mixture, "seed": seed, "command": command, "notes": tuple(notes.said)}
+        made = Model(first.record.model_copy(update=changes), first.tokenizer, lm)
+        return saved(finished(made, corpus, begin), out)
+
+
+def _load_member(directory: str) -> Model:
+    """The model of the next word that is in a directory."""
+    made = load(directory)
+    if isinstance(made, TwoWayModel):
+        return made.forward()
+    if isinstance(made, Restorer):
+        raise UsageError(
+            f"{directory} holds a masked model: it knows both sides of a word, so it has no probability of the next one",
+            hint="train lm or bilm on the same text; a bilm gives its forward model to a mixture",
+        )
+    if not isinstance(made, Model):
+        raise UsageError(f"{directory} holds a model for {made.record.task}, not a language model")
+    return made
+
+
+def _cache(member: str) -> CacheConfig | None:
+    options = _options(member, "cache")
+    cache: CacheConfig | None = None if options is None else config.make(CacheConfig, options, section="cache")
+    return cache
+
+
+def _neural_cache(member: str) -> NeuralCacheConfig | None:
+    options = _options(member, "neural-cache")
+    cache: NeuralCacheConfig | None = (
+        None if options is None else config.make(NeuralCacheConfig, options, section="neural-cache")
+    )
+    return cache
+
+
+def _options(member: str, kind: str) -> dict[str, str] | None:
+    """What is set by `kind:key=value,key=value`; None for another kind of member."""
+    name, _, options = member.partition(":")
+    if name != kind:
+        return None
+    pairs = [option.partition("=") for option in options.split(",") if option]
+    return {key: value for key, _, value in pairs}
+
+
+def _check_alike(models: Sequence[Model]) -> None:
+    """Members must mean the same by a token and by a line, or their probabilities are not of one thing."""
+    if not models:
+        raise UsageError("a mixture of caches alone knows nothing", hint="give at least one model directory")
+    first = models[0]
+    for other in models[1:]:
+        if other.tokenizer.fingerprint != first.tokenizer.fingerprint:
+            raise DataError(
+                f"{other.directory} and {first.directory} have different vocabularies",
+                hint="train the members on the same text with the same --units",
+            )
+        if other.record.data.reset_lines != first.record.data.reset_lines:
+            raise DataError(
+                f"{other.directory} and {first.directory} do not read lines the same way",
+                hint="train all members with --reset-lines, or none",
+            )

@@ -1,0 +1,342 @@
+"""A loaded model: text in, text and numbers out. Knows nothing of families."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elman import store
+from elman.core.arrays import Array
+from elman.core.errors import UsageError
+from elman.lm import evaluate as evaluation
+from elman.lm.search import beam_search, sample
+from elman.lm.shaping import Shaping, likeliest
+from elman.tasks.lm.build import Saveable
+from elman.text.corpus import read_blocks
+from elman.text.readers import Sources
+from elman.text.units.tokenizer import Tokenizer
+from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a text costs: -log p of all its tokens, the ends of its lines included."""
+
+    nats: float
+    tokens: int
+    perplexity: float
+    per_token: tuple[tuple[str, float], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model with its tokenizer and its story."""
+
+    record: store.Record
+    tokenizer: Tokenizer
+    lm: Saveable
+    directory: Path | None = None
+    num_bytes: int | None = None  # of its files
+
+    def next(self, text: str = "", *, k: int = 10) -> list[tuple[str, float]]:
+        """The k likeliest next symbols after a text, with their probabilities; `</s>` is the end of the line."""
+        if k < 1:
+            raise UsageError(f"k is {k}", hint="give at least 1")
+        prompt = self._read(text)
+        log_probs = self.lm.predict(prompt.state)[0]
+        best = likeliest(log_probs, k)
+        return [(self._symbol(int(i), prompt.ids), math.exp(float(log_probs[i]))) for i in best]
+
+    def score(self, text: str) -> Score:
+        """The cost of a text: every token and the end of every line, read as the model reads (stream or lines)."""
+        ids = np.append(self.tokenizer.encode_text(text.removesuffix("\n")), EOS_ID).astype(np.int64)
+        if self.record.data.reset_lines:
+            lines = np.split(ids, np.flatnonzero(ids == EOS_ID)[:-1] + 1)
+            nats = evaluation.score_lines(self.lm, lines).token_nats
+        else:
+            nats = -self.lm.score(ids[None], np.array([len(ids)]), self.lm.start(1))[0][0]
+        return self._score(ids, nats)
+
+    def score_lines(self, data: str | Path | Sources, *, per_token: bool = False) -> Iterator[list[Score]]:
+        """The cost of each line alone, in order, in constant memory: lists of as many as were there to read."""
+        for block in read_blocks(sources_of(data), self.tokenizer, self.record.data):
+            lines = np.split(block.ids, np.flatnonzero(block.ids == EOS_ID)[:-1] + 1)
+            scores = evaluation.score_lines(self.lm, lines)
+            if per_token:
+                yield [self._score(ids, nats) for ids, nats in zip(lines, scores.per_token(), strict=True)]
+            else:
+                columns = zip(scores.nats.tolist(), scores.tokens.tolist(), scores.perplexities.tolist(), strict=True)
+                yield [Score(nats, tokens, perplexity) for nats, tokens, perplexity in columns]
+
+    def evaluate(
+        self,
+        data: str | Path | Sources,
+        *,
+        reset_lines: bool | None = None,
+        dynamic: bool = False,
+        dynamic_rate: float | None = None,
+        seed: int = 1,
+    ) -> dict[str, Any]:
+        """The numbers of a text by the one rule of scoring; read as the model was trained unless told otherwise.
+
+        `dynamic` adds what the perplexity is if the model's nets learn from each piece of the text after it was scored, at
+        the rate `dynamic_rate`. The model itself stays as it is.
+        """
+        if dynamic_rate is not None and not dynamic:
+            raise UsageError("a dynamic rate is for dynamic evaluation", hint="add --dynamic")
+        dropped = 0
+
+        def counted() -> Iterator[evaluation.IdBlock]:
+            nonlocal dropped
+            for block in read_blocks(sources_of(data), self.tokenizer, self.record.data):
+                dropped += block.dropped_lines
+                yield block
+
+        if dynamic:
+            from elman.training.dynamic import nets_of
+
+            nets_of(self.lm)  # refuses before anything slow
+            blocks = list(counted())  # read twice, and stdin cannot be
+            found = self.evaluate_blocks(blocks, reset_lines=reset_lines, seed=seed)
+            found |= self._evaluate_dynamically(blocks, reset_lines=reset_lines, rate=dynamic_rate, seed=seed)
+        else:
+            found = self.evaluate_blocks(counted(), reset_lines=reset_lines, seed=seed)
+        return found | {"dropped_lines": dropped} if dropped else found
+
+    def evaluate_blocks(
+        self, blocks: Iterable[evaluation.IdBlock], *, reset_lines: bool | None = None, seed: int = 1
+    ) -> dict[str, Any]:
+        """The numbers of a text that is ids already."""
+        by_lines = self.record.data.reset_lines if reset_lines is None else reset_lines
+        found = evaluation.evaluate(
+            self.lm,
+            blocks,
+            reset_lines=by_lines,
+            signature=self.signature(reset_lines=by_lines),
+            rng=np.random.default_rng(seed),
+        )
+        return found.as_json() | {"seed": seed}
+
+    def _evaluate_dynamically(
+        self, blocks: Sequence[evaluation.IdBlock], *, reset_lines: bool | None, rate: float | None, seed: int
+    ) -> dict[str, Any]:
+        from elman.training.dynamic import Dynamics, adapting
+
+        by_lines = self.record.data.reset_lines if reset_lines is None else reset_lines
+        dynamics = Dynamics() if rate is None else Dynamics(rate=rate)
+        rng = np.random.default_rng(seed)
+        with adapting(self.lm, reset_lines=by_lines, dynamics=dynamics, rng=rng) as scorer:
+            found = evaluation.evaluate_by(
+                scorer,
+                blocks,
+                reset_lines=by_lines,
+                signature=f"{self.signature(reset_lines=by_lines)}|dynamic:{dynamics}",
+                rng=np.random.default_rng(seed),
+            ).as_json()
+        names = ("perplexity", "perplexity_low", "perplexity_high", "nats_per_token", "bits_per_byte", "signature")
+        return {f"{name}_dynamic": found[name] for name in names}
+
+    def signature(self, *, reset_lines: bool) -> str:
+        """All that moves a perplexity besides model and text."""
+        return evaluation.signature(
+            units=self.tokenizer.units,
+            vocab_size=self.tokenizer.vocab_size,
+            tokenizer_fingerprint=self.tokenizer.fingerprint,
+            reset_lines=reset_lines,
+        )
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        tokens: int = 100,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        stop: Sequence[str] = (),
+        forbid: Sequence[str] = (),
+        seed: int | None = None,
+    ) -> str:
+        """A continuation of the prompt, drawn by chance. A model of single lines ends with its line."""
+        shaping = Shaping(temperature, top_k, top_p, self.token_ids(forbid))
+        return "".join(self.stream(prompt, tokens=tokens, shaping=shaping, stop=stop, rng=np.random.default_rng(seed)))
+
+    def stream(
+        self,
+        prompt: str = "",
+        *,
+        tokens: int,
+        shaping: Shaping,
+        rng: np.random.Generator,
+        stop: Sequence[str] = (),
+    ) -> Iterator[str]:
+        """The continuation, piece by piece as it is drawn. A stop text ends it and is not given out."""
+        read = self._read(prompt)
+        drawn = sample(self.lm, read.state, shaping=shaping, rng=rng, stop=self._stop_ids(), max_tokens=tokens)
+        return until(self._texts(read, drawn), stop)
+
+    def beam(
+        self, prompt: str = "", *, width: int, tokens: int = 100, n_best: int = 1, forbid: Sequence[str] = ()
+    ) -> list[tuple[str, float]]:
+        """The likeliest continuations up to the end of the line that a beam finds, and the nats of each."""
+        read = self._read(prompt)
+        found = beam_search(
+            self.lm,
+            read.state,
+            width=width,
+            stop=EOS_ID,
+            max_tokens=tokens,
+            n_best=n_best,
+            forbid=self.token_ids(forbid),
+        )
+        return [
+            ("".join(self._texts(read, hypothesis.tokens)).rstrip("\n"), hypothesis.nats) for hypothesis in found[0]
+        ]
+
+    def token_ids(self, symbols: Iterable[str]) -> frozenset[int]:
+        """The ids of symbols, with and without a space before them. A word unknown to a model of words has none."""
+        found: set[int] = set()
+        for symbol in symbols:
+            ids = self._ids_by_symbol.get(symbol, set())
+            if not ids and self.tokenizer.units not in ("space", "word"):
+                raise UsageError(
+                    f"{symbol!r} is not one symbol of this model, whose units are {self.tokenizer.units}",
+                    hint="only single symbols can be forbidden",
+                )
+            found |= ids
+        return frozenset(found)
+
+    @cached_property
+    def _ids_by_symbol(self) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {EOS: {EOS_ID}}
+        for token in range(self.tokenizer.vocab_size):
+            decoder = self.tokenizer.decoder()
+            decoder.push(UNK_ID)  # now the space before a word is written
+            text = decoder.push(token) + decoder.finish()
+            for form in (text, text.removeprefix(" ")):
+                found.setdefault(form, set()).add(token)
+        return found
+
+    def info(self) -> dict[str, Any]:
+        """What the model is, how it was made, and its numbers."""
+        record = self.record
+        return {
+            "directory": str(self.directory) if self.directory else None,
+            "task": record.task,
+            "model": record.model.family,
+            "settings": record.model.model_dump(mode="json", exclude={"family"}),
+            "units": self.tokenizer.units,
+            "vocab_size": record.vocab_size,
+            "reset_lines": record.data.reset_lines,
+            "parameters": sum(array.size for array in self.lm.tensors().values()),
+            "bytes": self.num_bytes,
+            "source": record.source.model_dump() if record.source else None,
+            "seed": record.seed,
+            "seconds": record.seconds,
+            "command": record.command,
+            "signature": self.signature(reset_lines=record.data.reset_lines),
+            "valid": record.valid,
+            "notes": list(record.notes),
+        }
+
+    def save(self, directory: str | Path, *, overwrite: bool = False) -> None:
+        """Write the model into a directory, all of it or nothing."""
+        with store.reserve(Path(directory), overwrite=overwrite):
+            store.save(Path(directory), self.record, tensors=self.lm.tensors(), contents=self.tokenizer.files())
+
+    def export(self, path: str | Path, *, format: str = "arpa") -> None:  # noqa: A002
+        """Write the model in a format that other tools read."""
+        if format != "arpa":
+            raise UsageError(f"there is no format {format!r}", hint="formats: arpa")
+        from elman.counts.arpa import write_arpa
+
+        write_arpa(self.lm, self.tokenizer.tokens, Path(path))
+
+    def _read(self, text: str) -> _Prompt:
+        """The state after a text. Where words bring their space along, one at the end is not a word of its own."""
+        has_space = text.endswith(" ") and self.tokenizer.units.partition(":")[0] in ("word", "bpe")
+        ids = self.tokenizer.encode_text(text.rstrip(" ") if has_space else text)
+        if self.record.data.reset_lines:  # only the line that is not ended yet counts
+            ids = ids[len(ids) - int(np.argmax(np.append(ids[::-1] == EOS_ID, True))) :]
+        state = self.lm.start(1)
+        if len(ids):
+            _, state = self.lm.score(ids[None].astype(np.int64), np.array([len(ids)]), state)
+        return _Prompt(ids, state, has_space)
+
+    def _texts(self, prompt: _Prompt, tokens: Iterable[int]) -> Iterator[str]:
+        decoder = self.tokenizer.decoder()
+        for token in prompt.ids.tolist():
+            decoder.push(token)
+        is_first = prompt.has_space
+        for token in tokens:
+            text = decoder.push(token)
+            if is_first and text:
+                text, is_first = text.removeprefix(" "), False
+            if text and not (token == EOS_ID and self.record.data.reset_lines):
+                yield text
+        yield decoder.finish()
+
+    def _stop_ids(self) -> tuple[int, ...]:
+        return (EOS_ID,) if self.record.data.reset_lines else ()
+
+    def _symbol(self, token: int, before: Array) -> str:
+        """A token as it would be written after others; the end of a line by its name."""
+        if token == EOS_ID:
+            return EOS
+        if self.tokenizer.units == "space":
+            return self.tokenizer.tokens[token]
+        decoder = self.tokenizer.decoder()
+        for earlier in before[-4:].tolist():
+            decoder.push(earlier)
+        return decoder.push(token) or self.tokenizer.tokens[token]  # half a character: as the vocabulary has it
+
+    def _score(self, ids: Array, nats: Array) -> Score:
+        total = float(nats.sum(dtype=np.float64))
+        symbols = self.tokenizer.tokens
+        pairs = tuple((symbols[i], cost) for i, cost in zip(ids.tolist(), nats.tolist(), strict=True))
+        mean = total / len(ids)
+        return Score(total, len(ids), math.exp(mean) if mean < 709 else math.inf, pairs)
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    ids: Array
+    state: Any
+    has_space: bool  # it ended in one, which the next word brings
+
+
+def load_lm(directory: str | Path, *, verify: bool = True) -> Model:
+    """The language model in a directory."""
+    saved = store.load(Path(directory), verify=verify)
+    num_bytes = sum(entry.size for entry in saved.manifest.files.values())
+    return Model(saved.record, saved.tokenizer, saved.lm, Path(directory), num_bytes)
+
+
+def until(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
+    """The text of the pieces up to the first stop text; what may be the beginning of one is held back until it is not."""
+    if any(not stop for stop in stops):
+        raise UsageError("a stop text is empty", hint="give at least one character")
+    held = ""
+    for piece in pieces:
+        held += piece
+        found = [place for stop in stops if (place := held.find(stop)) >= 0]
+        if found:
+            yield held[: min(found)]
+            return
+        keep = max((size for stop in stops for size in range(1, len(stop)) if held.endswith(stop[:size])), default=0)
+        if ready := held[: len(held) - keep]:
+            yield ready
+        held = held[len(held) - keep :]
+    if held:
+        yield held
+
+
+def sources_of(data: str | Path | Sources) -> Sources:
+    """One source or several, as several."""
+    return [data] if isinstance(data, str | Path) else list(data)

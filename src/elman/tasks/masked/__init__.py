@@ -1,0 +1,1 @@
+"""Masked language models: tokens restored from both sides."""

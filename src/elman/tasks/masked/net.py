@@ -1,0 +1,195 @@
+"""A net that restores what was left out of a text, from what stands on both sides of it (Taylor 1953, Devlin et al. 2019).
+
+It is no language model: it says nothing of a text as a whole, only of tokens whose neighbours are known. Ends of lines
+are always known. B rows · T tokens · N tokens to restore · V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from elman.core.arrays import Array
+from elman.nets.attention_encoder import AttentionEncoder
+from elman.nets.dropout import locked_dropout
+from elman.nets.encoder import BidirectionalStack, make_cell
+from elman.nets.loss import Loss
+from elman.nets.transformer import BlockShape
+from elman.nets.vocabulary_net import Layers, VocabularyNet, dtype_of, embedding_of
+from elman.tasks.masked.config import MaskedConfig
+from elman.text.batches import Batch
+from elman.text.units.vocabulary import EOS_ID
+
+HIDDEN_PART, REPLACED_PART = 0.8, 0.1  # of the tokens to restore; the rest is left as it is (Devlin et al. 2019)
+WINDOW = 64
+RESTORED_ROWS = 1024  # tokens whose distribution is held at once
+
+
+@dataclass(frozen=True)
+class Restored:
+    """How well tokens were restored; of parts they add up."""
+
+    nats: float = 0.0  # -log p of what stood there
+    tokens: int = 0
+    right: int = 0  # the likeliest token was the one that stood there
+
+    def __add__(self, other: Restored) -> Restored:
+        return Restored(self.nats + other.nats, self.tokens + other.tokens, self.right + other.right)
+
+
+class MaskedModel(VocabularyNet[MaskedConfig]):
+    """Embeddings, a bidirectional recurrent or attentive encoder, an output head for the hidden places only.
+
+    What stands at a hidden place is a learned vector of its own, not a word of the vocabulary.
+    """
+
+    @classmethod
+    def from_tensors(cls, config: MaskedConfig, tensors: Mapping[str, Array], *, vocab_size: int) -> Self:
+        """The model whose `config` and `tensors()` these were."""
+        words = embedding_of(tensors, "masked")
+        config = config.model_copy(update={"embedding": words.shape[1]})
+        model = cls(config, vocab_size=vocab_size, rng=None, dtype=dtype_of(words))
+        model.load_tensors(tensors)
+        return model
+
+    def _build_stack(self, dtype: torch.dtype) -> Layers:
+        config, inputs = self.config, self.embedding.width
+        self.hidden_vector = Parameter(torch.zeros(inputs, dtype=dtype))
+        if config.family == "transformer":
+            shape = BlockShape(
+                config.hidden,
+                num_heads=config.num_heads,
+                feed_forward=config.feed_forward or 4 * config.hidden,
+                window=config.window or WINDOW,
+                activation=config.activation or "gelu",
+            )
+            return AttentionEncoder(inputs, shape, num_layers=config.layers, dtype=dtype)
+        family = config.family
+        return BidirectionalStack(
+            lambda width: make_cell(family, width, config.hidden, dtype=dtype),
+            inputs=inputs,
+            hidden=config.hidden,
+            num_layers=config.layers,
+            skip=config.skip,
+            layer_norm=config.layer_norm,
+            dtype=dtype,
+        )
+
+    def _output_width(self) -> int:
+        return self.stack.features
+
+    def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
+        super()._initialise(rng, vectors)
+        with torch.no_grad():
+            self.hidden_vector.uniform_(-0.05, 0.05, generator=rng)
+
+    def predict(self, tokens: Array, lengths: Array, is_hidden: Array) -> Array:
+        """Log-probabilities of all tokens at each hidden place, in reading order, row by row. -> (N, V) float32
+
+        tokens, is_hidden (B, T); what stands in `tokens` at hidden places does not matter.
+        """
+        with torch.inference_mode():
+            features_NP = self._restore(*self._to_tensors(tokens, lengths, is_hidden))
+            return self._to_numpy(self.head.log_probs(features_NP))
+
+    def restore(self, tokens: Array, lengths: Array, is_hidden: Array) -> Restored:
+        """How well what stands at the hidden places is restored from the rest."""
+        with torch.inference_mode():
+            tokens_BT, lengths_B, hidden_BT = self._to_tensors(tokens, lengths, is_hidden)
+            features_NP = self._restore(tokens_BT, lengths_B, hidden_BT)
+            targets_N = tokens_BT[hidden_BT]
+            nats, right = 0.0, 0
+            for first in range(0, len(targets_N), RESTORED_ROWS):
+                log_probs_NV = self.head.log_probs(features_NP[first : first + RESTORED_ROWS])
+                true_N = targets_N[first : first + RESTORED_ROWS]
+                nats -= log_probs_NV.gather(1, true_N[:, None]).sum(dtype=torch.float64).item()
+                right += int((log_probs_NV.argmax(1) == true_N).sum())
+            return Restored(nats, len(targets_N), right)
+
+    def restore_all(self, tokens: Array, lengths: Array) -> Restored:
+        """Every token of the rows hidden once, every so many-th of a row at a time: the ends of lines never."""
+        can_hide = (np.arange(tokens.shape[1]) < lengths[:, None]) & (tokens != EOS_ID)
+        places = np.arange(tokens.shape[1]) % self.config.stride
+        found = Restored()
+        for turn in range(self.config.stride):
+            is_hidden = can_hide & (places == turn)
+            if is_hidden.any():
+                found += self.restore(tokens, lengths, is_hidden)
+        return found
+
+    # -------------------------------------------------------------------------------------------------------- training
+
+    def start_training(self, rows: int) -> None:
+        """Nothing is carried from batch to batch."""
+
+    def batch_loss(self, batch: Batch, state: Any) -> tuple[Loss, None]:
+        """The loss of restoring a part of a batch: drawn by chance in training, else every so many-th token."""
+        tokens_BT = torch.from_numpy(batch.targets).to(self.device)
+        lengths_B = tokens_BT.new_full((len(tokens_BT),), tokens_BT.shape[1])
+        if batch.lengths is not None:
+            lengths_B = torch.from_numpy(batch.lengths).to(self.device)
+        chosen_BT = self._choose(tokens_BT, lengths_B)
+        read_BT, hidden_BT = tokens_BT, chosen_BT
+        if self.training:
+            read_BT, hidden_BT = self._disguise(tokens_BT, chosen_BT)
+        outputs_TBO = self._read(read_BT, hidden_BT, lengths_B, is_noisy=self.training)
+        features_NP = self._project(outputs_TBO[chosen_BT.t()])
+        targets_N = tokens_BT.t()[chosen_BT.t()]
+        mean, nats = self.head.loss(features_NP, targets_N, is_noisy=self.training)
+        return Loss(mean, nats.detach(), len(targets_N)), None
+
+    def count_flops(self) -> float:
+        """Multiply-adds of matrix products for one restored token, forward: its share of the reading is large."""
+        projection = 0 if self.projection is None else self.projection.weight.numel()
+        return self.stack.multiply_adds() / self.config.mask + projection + self.head.multiply_adds()
+
+    def _choose(self, tokens_BT: Tensor, lengths_B: Tensor) -> Tensor:
+        """Which tokens to restore: never none, and ends of lines only where there is nothing else. -> (B, T) bool"""
+        num_rows, num_tokens = tokens_BT.shape
+        places_T = torch.arange(num_tokens, device=tokens_BT.device)
+        is_token_BT = places_T < lengths_B[:, None]
+        can_hide_BT = is_token_BT & (tokens_BT != EOS_ID)
+        if not can_hide_BT.any():
+            return is_token_BT
+        if self.training:
+            chance_BT = torch.rand(tokens_BT.shape, device=tokens_BT.device)
+            chosen_BT = can_hide_BT & (chance_BT < self.config.mask)
+        else:  # the same at every look
+            rows_B1 = torch.arange(num_rows, device=tokens_BT.device)[:, None]
+            chosen_BT = can_hide_BT & ((places_T + rows_B1) % self.config.stride == 0)
+        return chosen_BT if chosen_BT.any() else can_hide_BT
+
+    def _disguise(self, tokens_BT: Tensor, chosen_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the chosen tokens most are hidden, some are other words, some are themselves. -> tokens, is hidden"""
+        fate_BT = torch.rand(tokens_BT.shape, device=tokens_BT.device)
+        others_BT = torch.randint(self.vocab_size, tokens_BT.shape, device=tokens_BT.device)
+        is_other_BT = chosen_BT & (fate_BT >= HIDDEN_PART) & (fate_BT < HIDDEN_PART + REPLACED_PART)
+        return torch.where(is_other_BT, others_BT, tokens_BT), chosen_BT & (fate_BT < HIDDEN_PART)
+
+    def _restore(self, tokens_BT: Tensor, lengths_B: Tensor, hidden_BT: Tensor) -> Tensor:
+        """What the head reads at the hidden places, row by row. -> (N, P)"""
+        outputs_TBO = self._read(tokens_BT, hidden_BT, lengths_B, is_noisy=False)
+        return self._project(outputs_TBO.transpose(0, 1)[hidden_BT])
+
+    def _read(self, tokens_BT: Tensor, hidden_BT: Tensor, lengths_B: Tensor, *, is_noisy: bool) -> Tensor:
+        """-> (T, B, O)"""
+        config = self.config
+        words_TBE = self.embedding(tokens_BT.t(), config.dropout_embedding if is_noisy else 0.0)
+        words_TBE = torch.where(hidden_BT.t()[:, :, None], self.hidden_vector, words_TBE)
+        rates = {place: config.rate(place) if is_noisy else 0.0 for place in ("input", "layers", "output")}
+        if isinstance(self.stack, AttentionEncoder):
+            outputs_TBO = self.stack(words_TBE, lengths_B, dropout_input=rates["input"], dropout=rates["layers"])
+        else:
+            words_TBE = locked_dropout(words_TBE, rates["input"])
+            outputs_TBO = self.stack(words_TBE, lengths_B, dropout=rates["layers"]).outputs
+        return locked_dropout(outputs_TBO, rates["output"])
+
+    def _to_tensors(self, tokens: Array, lengths: Array, is_hidden: Array) -> tuple[Tensor, Tensor, Tensor]:
+        hidden_BT = torch.from_numpy(np.array(is_hidden, dtype=bool)).to(self.device)
+        return self._to_ids(tokens), self._to_ids(lengths), hidden_BT

@@ -1,0 +1,1 @@
+"""Answers to questions about short texts: chosen, marked in the text, or written."""

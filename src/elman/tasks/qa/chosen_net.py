@@ -1,0 +1,139 @@
+"""An answer to a question about a text: its sentences are read, then looked at again and again with the question in mind.
+
+Memory networks (Sukhbaatar et al. 2015) whose sentences are read by recurrent layers, and put in order by others.
+U distinct sentences · T words · B rows · S sentences · D width of a sentence · L answers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.nn import Linear, Module, ModuleList, Parameter
+
+from elman.core.arrays import Array
+from elman.nets.encoder import BidirectionalStack, make_cell
+from elman.nets.layer import draw_weights
+from elman.nets.loss import Loss
+from elman.nets.text_encoder import TextReader
+from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.tasks.qa.stories import Stories, StoryBatch
+from elman.tasks.reading_config import ReaderConfig
+
+
+class ReaderModel(Module):
+    """Chooses one of the answers that training has. Without `rng` all weights are zero, to be loaded."""
+
+    def __init__(
+        self,
+        config: ReaderConfig,
+        *,
+        vocab_size: int,
+        num_answers: int,
+        rng: torch.Generator | None,
+        counts: Array | None = None,
+        vectors: Array | None = None,
+        usual_length: float = 1.0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.vocab_size = max(2, num_answers)
+        self.reader = TextReader(
+            config, vocab_size=vocab_size, counts=counts, vectors=vectors, drops_output=False, dtype=dtype
+        )
+        self.config: ReaderConfig = config.model_copy(update={"embedding": self.reader.config.embedding})
+        width = self.reader.features
+        self.order = BidirectionalStack(
+            lambda inputs: make_cell(config.family, inputs, config.hidden, dtype=dtype),
+            inputs=width,
+            hidden=config.hidden,
+            dtype=dtype,
+        )
+        self.question = Linear(width, 2 * config.hidden, dtype=dtype)
+        self.positions = Parameter(torch.zeros(config.positions, 2 * config.hidden, dtype=dtype))
+        self.hops = ModuleList(Linear(6 * config.hidden, 2 * config.hidden, dtype=dtype) for _ in range(config.hops))
+        self.output = Linear(2 * config.hidden, num_answers, dtype=dtype)
+        self._usual_length = usual_length
+        if rng is not None:
+            self._initialise(rng, vectors)
+
+    @classmethod
+    def from_tensors(cls, config: ReaderConfig, tensors: Mapping[str, Array]) -> Self:
+        """The model whose `config` and `tensors()` these were."""
+        words = embedding_of(tensors, "qa", within="reader.")
+        config = config.model_copy(update={"embedding": words.shape[1]})
+        num = len(tensors["output.bias"])
+        model = cls(config, vocab_size=len(words), num_answers=num, rng=None, dtype=dtype_of(words))
+        load_tensors(model, tensors)
+        return model
+
+    def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
+        self.reader.initialise(rng, vectors)
+        if vectors is None:
+            with torch.no_grad():  # few words, all frequent: begin with vectors as large as layers expect
+                self.reader.embedding.weight.mul_(10)
+        self.order.initialise(rng)
+        for layer in (self.question, *self.hops, self.output):
+            assert isinstance(layer, Linear)
+            draw_weights(rng, layer.weight, inputs=layer.in_features)
+            with torch.no_grad():
+                layer.bias.zero_()
+        with torch.no_grad():
+            self.positions.uniform_(-0.1, 0.1, generator=rng)
+
+    def tensors(self) -> dict[str, Array]:
+        """Every number that was learned, by name."""
+        return tensors_of(self)
+
+    def predict(self, stories: Stories) -> tuple[Array, Array]:
+        """Probabilities of the answers (B, L), and where each hop looked: (B, hops, S)"""
+        with torch.inference_mode():
+            scores_BL, weights = self._scores(stories)
+            looked_BKS = torch.stack(weights, dim=1).to(torch.float32)
+            return scores_BL.softmax(1).to(torch.float32).cpu().numpy(), looked_BKS.cpu().numpy()
+
+    # -------------------------------------------------------------------------------------------------------- training
+
+    def start_training(self, rows: int) -> None:
+        """Nothing is carried from batch to batch."""
+
+    def batch_loss(self, batch: StoryBatch, state: Any) -> tuple[Loss, None]:
+        """Nats of the right answers."""
+        scores_BL, _ = self._scores(batch.stories)
+        nats = F.cross_entropy(scores_BL, self._ids(batch.answers), reduction="sum")
+        return Loss(nats / len(scores_BL), nats.detach().double(), len(scores_BL)), None
+
+    def count_flops(self) -> float:
+        """Multiply-adds of matrix products for one question, forward; sentences that come twice are read once."""
+        return self._usual_length * (self.order.multiply_adds() + self.reader.stack.multiply_adds())
+
+    def _scores(self, stories: Stories) -> tuple[Tensor, list[Tensor]]:
+        """-> (B, L), the weights (B, S) of each hop"""
+        rate = self.config.rate("output") if self.training else 0.0
+        read = self.reader(self._ids(stories.sentences).t(), self._ids(stories.sentence_lengths))
+        sentences_UD = read.last() if read.backward else read.forward[-1][0]
+        lengths_B = self._ids(stories.context_lengths)
+        contexts_BS = self._ids(stories.contexts)
+        places_S = torch.arange(contexts_BS.shape[1], device=lengths_B.device)
+        ago_BS = (lengths_B[:, None] - 1 - places_S).clamp(0, self.config.positions - 1)  # 0: just before the question
+        memory_SBD = F.dropout(F.embedding(contexts_BS.t(), sentences_UD), rate)
+        memory_SBD = self.order(memory_SBD, lengths_B).outputs + F.embedding(ago_BS.t(), self.positions)
+        query_BD = self.question(sentences_UD[self._ids(stories.questions)])
+        is_sentence_SB = places_S[:, None] < lengths_B
+        weights = []
+        for hop in self.hops:
+            energy_SB = (memory_SBD * query_BD).sum(-1) / memory_SBD.shape[-1] ** 0.5
+            energy_SB = energy_SB.masked_fill(~is_sentence_SB, -1e9)  # a question without a context looks at nothing
+            weights_SB = energy_SB.softmax(0) * is_sentence_SB
+            seen_BD = (weights_SB[:, :, None] * memory_SBD).sum(0)
+            # the product says whether what was seen agrees: without it `is Mary in the kitchen` was never learnt
+            query_BD = query_BD + torch.tanh(hop(torch.cat([query_BD, seen_BD, query_BD * seen_BD], dim=-1)))
+            weights.append(weights_SB.t())
+        return self.output(F.dropout(query_BD, rate)), weights
+
+    def _ids(self, numbers: Array) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64)).to(self.reader.device)

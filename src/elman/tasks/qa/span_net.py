@@ -1,0 +1,135 @@
+"""An answer marked in its context: where it begins and where it ends (Wang & Jiang 2017).
+
+T words of a context · B rows · K places at which an answer stands · N words of the longest answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import Linear, Module
+
+from elman.core.arrays import Array
+from elman.nets.layer import draw_weights
+from elman.nets.loss import Loss
+from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.tasks.qa.passage_net import PassageReader
+from elman.tasks.qa.passages import SpanBatch
+from elman.tasks.reading_config import ReaderConfig
+
+USUAL_SPAN = 10  # words of an answer, at most, where nobody says
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The likeliest parts of each context, best first, and how likely every word is to be an answer's first or last."""
+
+    first: Array  # (B, n)
+    last: Array  # (B, n), never before the first
+    probabilities: Array  # (B, n); those of all parts that are not too long sum to one
+    begins: Array  # (B, T), 0 at padding
+    ends: Array  # (B, T)
+
+
+class SpanReader(Module):
+    """Scores every word of a context as an answer's first and last. Without `rng` all weights are zero, to be loaded."""
+
+    def __init__(
+        self,
+        config: ReaderConfig,
+        *,
+        vocab_size: int,
+        rng: torch.Generator | None,
+        counts: Array | None = None,
+        vectors: Array | None = None,
+        usual_length: float = 1.0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.vocab_size = max(2, round(usual_length)) ** 2  # of answers: a place to begin, a place to end
+        self.passages = PassageReader(config, vocab_size=vocab_size, counts=counts, vectors=vectors, dtype=dtype)
+        self.config: ReaderConfig = self.passages.config
+        self.output = Linear(self.passages.features, 2, dtype=dtype)
+        self._usual_length = usual_length
+        if rng is not None:
+            self.passages.initialise(rng, vectors)
+            draw_weights(rng, self.output.weight, inputs=self.output.in_features)
+            with torch.no_grad():
+                self.output.bias.zero_()
+
+    @classmethod
+    def from_tensors(cls, config: ReaderConfig, tensors: Mapping[str, Array]) -> Self:
+        """The model whose `config` and `tensors()` these were."""
+        words = embedding_of(tensors, "qa", within="passages.reader.")
+        config = config.model_copy(update={"embedding": words.shape[1]})
+        model = cls(config, vocab_size=len(words), rng=None, dtype=dtype_of(words))
+        load_tensors(model, tensors)
+        return model
+
+    def tensors(self) -> dict[str, Array]:
+        """Every number that was learned, by name."""
+        return tensors_of(self)
+
+    def predict(self, sources: Array, lengths: Array, *, count: int = 1) -> Spans:
+        """The `count` likeliest spans of each context, or all where there are fewer. Every context has a word.
+
+        sources (B, S), lengths (B,): the question, EOS_ID, the context, EOS_ID.
+        """
+        with torch.inference_mode():
+            begins_BT, ends_BT = self._log_probs(sources, lengths)
+            longest = self.config.longest or USUAL_SPAN
+            first, last, shares = best_spans(begins_BT, ends_BT, longest=longest, count=count)
+            parts = (first, last, *(one.to(torch.float32) for one in (shares, begins_BT.exp(), ends_BT.exp())))
+            return Spans(*(one.cpu().numpy() for one in parts))
+
+    # -------------------------------------------------------------------------------------------------------- training
+
+    def start_training(self, rows: int) -> None:
+        """Nothing is carried from batch to batch."""
+
+    def batch_loss(self, batch: SpanBatch, state: Any) -> tuple[Loss, None]:
+        """Nats of the answers' first and last words; of an answer that stands there several times any place is right."""
+        begins_BT, ends_BT = self._log_probs(batch.sources, batch.source_lengths)
+        starts_BK = self._ids(batch.starts)
+        is_place_BK = starts_BK >= 0
+        first_BK = starts_BK.clamp(min=0)
+        last_BK = torch.where(is_place_BK, first_BK + self._ids(batch.sizes)[:, None] - 1, 0)
+        both_BK = begins_BT.gather(1, first_BK) + ends_BT.gather(1, last_BK)
+        nats = -both_BK.masked_fill(~is_place_BK, -torch.inf).logsumexp(1).sum()
+        return Loss(nats / len(starts_BK), nats.detach().double(), len(starts_BK)), None
+
+    def count_flops(self) -> float:
+        """Multiply-adds of matrix products for one question, forward."""
+        return self._usual_length * self.passages.multiply_adds()
+
+    def _log_probs(self, sources: Array, lengths: Array) -> tuple[Tensor, Tensor]:
+        """Of each word to be the first and to be the last; -inf at padding. -> (B, T), (B, T)"""
+        encoding, lengths_B, _ = self.passages(self._ids(sources).t(), self._ids(lengths))
+        scores_BT2 = self.output(encoding.outputs).transpose(0, 1)[:, :-1]  # the end of a context is no word of it
+        is_word_BT = torch.arange(scores_BT2.shape[1], device=lengths_B.device) < lengths_B[:, None] - 1
+        scores_BT2 = scores_BT2.masked_fill(~is_word_BT[:, :, None], -torch.inf)
+        begins_BT, ends_BT = scores_BT2.log_softmax(1).unbind(2)
+        return begins_BT, ends_BT
+
+    def _ids(self, numbers: Array) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64)).to(self.passages.device)
+
+
+def best_spans(begins_BT: Tensor, ends_BT: Tensor, *, longest: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The likeliest of all spans of 1 to `longest` words, best first: first words, last words, probabilities. -> (B, n)
+
+    begins, ends: log-probabilities, -inf where there is no word.
+    """
+    num_words = begins_BT.shape[1]
+    longest = min(longest, num_words)
+    padded_BX = torch.nn.functional.pad(ends_BT, (0, longest - 1), value=-torch.inf)
+    spans_BTN = begins_BT[:, :, None] + padded_BX.unfold(1, longest, 1)
+    scores_BX = spans_BTN.flatten(1)
+    best, places = scores_BX.topk(min(count, scores_BX.shape[1]), dim=1)
+    first = places // longest
+    return first, first + places % longest, (best - scores_BX.logsumexp(1, keepdim=True)).exp()

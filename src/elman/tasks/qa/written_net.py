@@ -1,0 +1,153 @@
+"""An answer written word by word, by a decoder that looks at its context: the one of sequence-to-sequence models.
+
+S words of question and context as one source · B rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.nn import Linear, Module
+
+from elman.core.arrays import Array
+from elman.nets.encoder import Encoding
+from elman.nets.layer import draw_weights
+from elman.nets.loss import Loss
+from elman.nets.neural_lm import Carried
+from elman.nets.pooling import Pool
+from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.tasks.qa.passage_net import PassageReader
+from elman.tasks.reading_config import ReaderConfig
+from elman.tasks.seq2seq.config import Seq2SeqConfig
+from elman.tasks.seq2seq.recurrent_net import Seq2SeqModel
+from elman.text.rows import PairBatch
+
+
+class PassageWriter(Seq2SeqModel):
+    """Pairs of a source (question and context) and an answer. What the decoder looks at is the words of the context."""
+
+    passages: PassageReader
+
+    def __init__(
+        self,
+        config: Seq2SeqConfig,
+        reading: ReaderConfig,
+        *,
+        vocab_size: int,
+        source_vocab_size: int,
+        rng: torch.Generator | None,
+        counts: Array | None = None,
+        vectors: Array | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(config, vocab_size=vocab_size, source_vocab_size=vocab_size, rng=None, dtype=dtype)
+        self.passages = PassageReader(
+            reading, vocab_size=source_vocab_size, counts=counts, vectors=vectors, dtype=dtype
+        )
+        self.pool = Pool("attention", self.passages.features, dtype=dtype)
+        self.words = Linear(self.passages.reader.embedding.width, config.hidden, bias=False, dtype=dtype)
+        if rng is not None:
+            self._initialise(rng, vectors)
+
+    def _build_encoder(self, dtype: torch.dtype) -> None:
+        self._build_links(self.config.hidden, dtype)  # the encoder is `passages`, as wide as the decoder
+
+    def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
+        super(Seq2SeqModel, self)._initialise(rng, None)
+        with torch.no_grad():  # as with the words that are read
+            self.embedding.weight.mul_(10)
+        self.passages.initialise(rng, vectors)
+        self.pool.initialise(rng)
+        draw_weights(rng, self.words.weight, inputs=self.words.in_features)
+        self._initialise_links(rng)
+
+    def _encode(self, source_SB: Tensor, lengths_B: Tensor, *, is_noisy: bool) -> Carried:
+        read = self.passages(source_SB, lengths_B)
+        # what word it is has a way past the layers: without it, hundreds of steps go by before anything is copied
+        outputs_TBH = read.encoding.outputs + self.words(read.words)
+        seen = Encoding(outputs_TBH, read.encoding.forward, read.encoding.backward)
+        # the decoder begins with what the question made important, wherever it stands, not with the context's ends
+        halves = self.pool(seen, read.lengths).chunk(2, dim=1)
+        forward, backward = (
+            ((half, *states[0][1:]),) for half, states in zip(halves, (seen.forward, seen.backward), strict=True)
+        )
+        return self._begin_with(Encoding(outputs_TBH, forward, backward), read.lengths)
+
+
+class WritingReader(Module):
+    """Writes answers of the words that answers have in training. Without `rng` all weights are zero, to be loaded.
+
+    `pairs` is the `ConditionalModel` that is searched. vocab_size is that of answers, source_vocab_size that of texts.
+    """
+
+    def __init__(
+        self,
+        config: ReaderConfig,
+        *,
+        vocab_size: int,
+        source_vocab_size: int,
+        rng: torch.Generator | None,
+        counts: Array | None = None,
+        vectors: Array | None = None,
+        usual_length: float = 1.0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.pairs = PassageWriter(
+            writer_settings(config),
+            config,
+            vocab_size=vocab_size,
+            source_vocab_size=source_vocab_size,
+            rng=rng,
+            counts=counts,
+            vectors=vectors,
+            dtype=dtype,
+        )
+        self.config: ReaderConfig = self.pairs.passages.config
+        self._usual_length = usual_length
+
+    @classmethod
+    def from_tensors(cls, config: ReaderConfig, tensors: Mapping[str, Array]) -> Self:
+        """The model whose `config` and `tensors()` these were."""
+        words = embedding_of(tensors, "qa", within="pairs.passages.reader.")
+        answers = embedding_of(tensors, "qa", within="pairs.")
+        config = config.model_copy(update={"embedding": words.shape[1]})
+        model = cls(config, vocab_size=len(answers), source_vocab_size=len(words), rng=None, dtype=dtype_of(words))
+        load_tensors(model, tensors)
+        return model
+
+    def tensors(self) -> dict[str, Array]:
+        """Every number that was learned, by name."""
+        return tensors_of(self)
+
+    def start_training(self, rows: int) -> None:
+        """Nothing is carried from batch to batch."""
+
+    def batch_loss(self, batch: PairBatch, state: Any) -> tuple[Loss, None]:
+        """Nats of the answers' words and ends, each word read as it should have been written."""
+        return self.pairs.batch_loss(batch, None)
+
+    def count_flops(self) -> float:
+        """Multiply-adds of matrix products for one word of an answer and its share of the context, forward."""
+        decoder = self.pairs.stack.multiply_adds() + self.pairs.readout.weight.numel()
+        attention = self.pairs.attention.multiply_adds(max(1, round(self._usual_length)))
+        return decoder + attention + self._usual_length * self.pairs.passages.multiply_adds()
+
+
+def writer_settings(config: ReaderConfig) -> Seq2SeqConfig:
+    """Those of the decoder: one layer, as wide as what it looks at."""
+    return Seq2SeqConfig.model_validate(
+        {
+            "family": config.family,
+            "hidden": 2 * config.hidden,
+            "encoder_layers": 1,
+            "score": "scaled",  # a bilinear one was soon sure of the wrong place, and stayed there for hundreds of steps
+            "shared_words": True,  # it has no words of a source: those are the passages' own
+            "dropout_input": config.rate("input"),
+            "dropout_output": config.rate("output"),
+        }
+    )

@@ -1,0 +1,1 @@
+"""Encoder and decoder: a source is read, a target is written."""

@@ -1,0 +1,89 @@
+"""A net that reads a source and writes a target."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from elman.nets.config import NetConfig, Skip, fitting_heads
+
+Context = Literal["initial", "every", "all", "fixed", "attention"]
+
+Score = Literal["dot", "scaled", "bilinear", "additive"]
+
+
+class Seq2SeqConfig(NetConfig):
+    """A source is read, then a target is written (Sutskever et al. 2014), looking back at it (Bahdanau et al. 2015)."""
+
+    family: Literal["rnn", "gru", "lstm", "transformer"] = "lstm"
+    hidden: int = Field(256, ge=1)  # of the decoder; the encoder's two directions share it
+    layers: int = Field(1, ge=1)  # of the decoder
+    encoder_layers: int | None = Field(None, ge=1)  # as many as the decoder's if not given
+    bidirectional: bool = True
+    bridge: Literal["dense", "copy", "zero"] = "dense"  # from the encoder's last state to the decoder's first
+    context: Context = "attention"  # how the source reaches the decoder
+    positions: int | None = Field(None, ge=1)  # all and fixed: of the source; as the longest one if not given
+    score: Score | None = None  # attention only; bilinear if not given
+    attend: Literal["before", "after"] | None = None  # attention only: before or after the recurrence; after
+    input_feeding: bool = False  # attention only: what was written last, as the output saw it, is read with the word
+    shared_words: bool = False  # source and target words have the same vectors; needs data.shared
+    skip: Skip = "none"
+    layer_norm: bool = False
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    own_words: float = Field(0.0, ge=0, le=1)  # scheduled sampling: the part of its own words that it reads at last
+    attention_heads: int | None = Field(None, ge=1)  # transformer only: about hidden / 64 if not given
+    feed_forward: int | None = Field(None, ge=1)  # transformer only: 4 * hidden if not given
+    window: int | None = Field(None, ge=1, le=100_000)  # transformer only: of the target; as longest_target
+    longest_target: int | None = Field(None, ge=1)  # tokens; as in training
+    length_ratio: float | None = Field(None, gt=0)  # targets are at most so many times as long as their sources, and 10
+    own_words_steps: int | None = Field(None, ge=1)  # scheduled sampling: steps until that part is reached; 2,000
+
+    @property
+    def cell(self) -> Literal["rnn", "gru", "lstm"]:
+        """The kind of a recurrent encoder and decoder."""
+        if self.family == "transformer":
+            raise ValueError("a transformer has no cells")
+        return self.family
+
+    @property
+    def num_heads(self) -> int:
+        """A transformer's attention heads."""
+        return self.attention_heads or fitting_heads(self.hidden)
+
+    @model_validator(mode="after")
+    def _family_applies(self) -> Self:
+        of_cells = ("bidirectional", "bridge", "context", "positions", "score", "attend", "input_feeding", "skip")
+        of_blocks = ("attention_heads", "feed_forward", "window")
+        others = (*of_cells, "layer_norm") if self.family == "transformer" else of_blocks
+        for name in others:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} does not apply to {self.family}")
+        if self.family == "transformer" and self.hidden % self.num_heads:
+            raise ValueError(f"hidden ({self.hidden}) must be a multiple of attention_heads ({self.num_heads})")
+        return self
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        for name in ("score", "attend"):
+            if getattr(self, name) is not None and self.context != "attention":
+                raise ValueError(f"{name} is for context=attention, not for {self.context}")
+        if self.input_feeding and self.context != "attention":
+            raise ValueError(f"input_feeding is for context=attention, not for {self.context}")
+        if self.positions is not None and self.context not in ("all", "fixed"):
+            raise ValueError(f"positions is for context=all and context=fixed, not for {self.context}")
+        if self.own_words_steps is not None and not self.own_words:
+            raise ValueError("own_words_steps needs own_words")
+        if self.vectors is not None:
+            raise ValueError("vectors are not for seq2seq")
+        if self.bidirectional and self.hidden % 2:
+            raise ValueError(f"hidden ({self.hidden}) is shared by the encoder's two directions: make it even")
+        if self.bridge == "zero" and self.context == "initial":
+            raise ValueError("bridge=zero and context=initial: nothing would lead from the source to the target")
+        if self.bridge == "copy" and (self.encoder_layers or self.layers) != self.layers:
+            raise ValueError("bridge=copy needs as many encoder_layers as layers")
+        if self.head not in ("full", "adaptive") or (self.head == "adaptive" and self.label_smoothing):
+            raise ValueError(f"head={self.head} is not for seq2seq with these settings")
+        if self.skip != "none" and max(self.layers, self.encoder_layers or 0) < 2:
+            raise ValueError(f"skip={self.skip} joins layers, and there are not two")
+        return self

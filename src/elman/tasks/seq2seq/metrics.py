@@ -1,0 +1,116 @@
+"""What was written beside what should have been: BLEU, chrF, exact match, edits; for all, and by the source's length.
+
+Every text may have several references. BLEU and chrF are sacrebleu's, from 0 to 100, with its signatures; the rest is
+from 0 to 1, but for edits, which may be more than the reference has tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from elman.core.arrays import Array
+
+MAX_BUCKETS = 8
+WIDTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A text, its references, and the tokens of each: what edits are counted in."""
+
+    text: str
+    references: Sequence[str]
+    tokens: Array
+    reference_tokens: Sequence[Array]
+    source_length: int  # tokens
+
+
+class Marks:
+    """The marks of texts, each looked at once when it comes; then put together, for all of them or for some.
+
+    `tokenize` is sacrebleu's: 13a for text as people write it, none for what is split already.
+    """
+
+    def __init__(self, *, tokenize: str = "13a") -> None:
+        from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.metrics.chrf import CHRF
+
+        self._metrics = {"bleu": BLEU(tokenize=tokenize, force=True), "chrf": CHRF()}
+        self._statistics: dict[str, list[Any]] = {name: [] for name in self._metrics}  # of each text
+        self._numbers: list[tuple[int, int, int, int, int]] = []  # exact, edits, tokens, references, source length
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def add(self, rows: Sequence[Written]) -> None:
+        """Look at some more."""
+        for row in rows:
+            references = [[reference] for reference in row.references]
+            for name, metric in self._metrics.items():
+                # one statistic a text, then sums: what sacrebleu itself does, and a test holds us to its numbers
+                self._statistics[name] += metric._extract_corpus_statistics([row.text], references)
+            edits, tokens = edit_counts(row.tokens, row.reference_tokens)
+            is_exact = int(row.text in row.references)
+            self._numbers.append((is_exact, edits, tokens, len(row.references), row.source_length))
+
+    def numbers(self, rows: Sequence[int] | None = None) -> dict[str, Any]:
+        """bleu, chrf, exact_match and edit_distance of all texts, or of some."""
+        rows = range(len(self)) if rows is None else rows
+        exact, edits, tokens, *_ = np.sum([self._numbers[row] for row in rows], axis=0).tolist()
+        marks = {
+            name: float(metric._aggregate_and_compute([self._statistics[name][row] for row in rows]).score)
+            for name, metric in self._metrics.items()
+        }
+        rates = {"exact_match": exact / len(rows), "edit_distance": edits / max(tokens, 1)}
+        return {**marks, **rates, "examples": len(rows)}
+
+    def by_length(self) -> list[dict[str, Any]]:
+        """The same numbers for sources of 1 to 10 tokens, 11 to 20 and so on, whole corpora each; few rows are noise."""
+        lengths = [numbers[-1] for numbers in self._numbers]
+        width = bucket_width(lengths)
+        buckets: dict[int, list[int]] = {}
+        for row, length in enumerate(lengths):
+            buckets.setdefault(max(0, length - 1) // width, []).append(row)
+        return [
+            {"from": bucket * width + 1, "to": (bucket + 1) * width, **self.numbers(rows)}
+            for bucket, rows in sorted(buckets.items())
+        ]
+
+    def signatures(self) -> dict[str, str]:
+        """What moves BLEU and chrF besides the texts, as sacrebleu says it."""
+        counts = {numbers[3] for numbers in self._numbers}
+        num_references = "var" if len(counts) > 1 else str(counts.pop())
+        return {
+            f"{name}_signature": re.sub(r"nrefs:[^|]*", f"nrefs:{num_references}", str(metric.get_signature()))
+            for name, metric in self._metrics.items()
+        }
+
+
+def bucket_width(lengths: Sequence[int]) -> int:
+    """The narrowest round width with which there are at most a few buckets."""
+    longest = max(lengths, default=1)
+    return next((width for width in WIDTHS if longest <= width * MAX_BUCKETS), WIDTHS[-1])
+
+
+def edit_counts(tokens: Array, references: Sequence[Array]) -> tuple[int, int]:
+    """Insertions, deletions and replacements to the nearest reference, and how many tokens that has."""
+    found = [(edit_distance(tokens, reference), len(reference)) for reference in references]
+    return min(found, key=lambda pair: pair[0] / max(1, pair[1]))
+
+
+def edit_distance(one: Array, other: Array) -> int:
+    """The fewest insertions, deletions and replacements that make the other of the one (Levenshtein 1966)."""
+    if np.array_equal(one, other):
+        return 0
+    steps = np.arange(len(other) + 1)
+    row = steps.copy()
+    for number, token in enumerate(one, start=1):
+        best = np.minimum(row[1:] + 1, row[:-1] + (np.asarray(other) != token))
+        # an insertion costs one more than the place before it: a running minimum of what costs nothing to compare
+        row = np.minimum.accumulate(np.concatenate([[number], best]) - steps) + steps
+    return int(row[-1])

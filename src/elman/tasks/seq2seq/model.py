@@ -1,0 +1,332 @@
+"""A model of pairs: a line in, a line out. Searches, copies unknown words through attention, and measures itself."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elman import store
+from elman.core.arrays import Array
+from elman.core.errors import DataError, UsageError
+from elman.lm.search import Hypothesis, beam_search
+from elman.tasks.base import TaskModel
+from elman.tasks.seq2seq.config import Seq2SeqConfig
+from elman.tasks.seq2seq.data import MAX_LENGTH, encode_pairs
+from elman.tasks.seq2seq.metrics import Marks, Written
+from elman.text.batches import Position
+from elman.text.columns import join_columns
+from elman.text.readers import Reader, Sources
+from elman.text.rows import PairBatches, padded
+from elman.text.settings import DataConfig, PairsConfig
+from elman.text.tables import Pairs, read_pairs
+from elman.text.units.surfaces import surfaces
+from elman.text.units.tokenizer import Tokenizer
+from elman.text.units.vocabulary import EOS_ID, UNK, UNK_ID
+
+BEAM = 5
+LENGTH_PENALTY = 0.6
+SEARCH_ROWS = 320  # sources times beams that are searched at once
+SCORE_TOKENS = 4000
+CHUNK_SECONDS = 0.4  # between two looks at the clock, where it has to be looked at
+MAX_LOGITS = 4_000_000  # of all rows that are searched at once: what a step holds in memory
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What was written for a source, and how sure the model was: nats is -log p, its end included."""
+
+    text: str
+    nats: float
+    tokens: tuple[str, ...]  # of the target, the end among them
+    source_tokens: tuple[str, ...]
+    attention: Array | None = field(default=None, repr=False)  # (target tokens, source tokens), rows sum to one
+    is_cut: bool = False  # of its source only the beginning was read
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search: a beam of one is greedy."""
+
+    beam: int = BEAM
+    n_best: int = 1
+    length_penalty: float = LENGTH_PENALTY
+    prefix: str = ""  # with which every target has to begin
+    max_tokens: int | None = None
+    copies_unknown: bool = True  # unknown words are copied from where attention looked
+    with_attention: bool = False
+    truncates: bool = False  # sources that are too long are cut instead of refused
+
+
+class Translator(TaskModel):
+    """Encoder and decoder with their tokenizers and their story."""
+
+    def __init__(
+        self, record: store.TaskRecord, source: Tokenizer, target: Tokenizer, net: Any, directory: Path | None = None
+    ) -> None:
+        assert isinstance(record.data, PairsConfig) and isinstance(record.model, Seq2SeqConfig)
+        self.record = record
+        self.source = source
+        self.target = target
+        self.net = net
+        self.directory = directory
+        self.data: PairsConfig = record.data
+        self.config: Seq2SeqConfig = record.model
+
+    # ---------------------------------------------------------------------------------------------------- translating
+
+    def predict(
+        self,
+        text: str | Sequence[str],
+        *,
+        beam: int = BEAM,
+        length_penalty: float = LENGTH_PENALTY,
+        prefix: str = "",
+        max_tokens: int | None = None,
+    ) -> Any:
+        """The best target of a source, or a list of them for a list of sources."""
+        options = SearchOptions(beam=beam, length_penalty=length_penalty, prefix=prefix, max_tokens=max_tokens)
+        if isinstance(text, str):
+            return self.translate([self.source_text(text)], options)[0][0].text
+        return [found[0].text for found in self.translate([self.source_text(line) for line in text], options)]
+
+    def translate_lines(
+        self, data: Sources, options: SearchOptions | None = None
+    ) -> Iterator[tuple[list[str], list[list[Translation]]]]:
+        """Lines and their targets, as many at a time as were there to read; a blank line's target is blank."""
+        reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
+        for lines in Reader(data, reading, keep_records=True).blocks():
+            texts = [line.decode() for line in lines.split()]
+            places = [f"line {lines.number(index)} of {lines.source}" for index in range(len(texts))]
+            sources = [self.source_text(text, place) for text, place in zip(texts, places, strict=True)]
+            yield texts, self.translate(sources, options, places=places)
+
+    def source_text(self, line: str, place: str = "the source") -> str:
+        """A source as the model reads it: a line, or the columns it was trained on with tabs between them."""
+        columns = line.split("\t")
+        if self.data.spelled and line.strip() and len(columns) != len(self.data.source):
+            raise DataError(
+                f"{place} has {len(columns)} columns, expected {len(self.data.source)}",
+                hint=f"the model reads columns {', '.join(map(str, self.data.source))} of a table, with tabs between them",
+            )
+        return join_columns(columns, self.data.source, self.data.spelled) if line.strip() else ""
+
+    def translate(
+        self, sources: Sequence[str], options: SearchOptions | None = None, *, places: Sequence[str] = ()
+    ) -> list[list[Translation]]:
+        """The best targets of every source, best first. `places` says where a source stands, for errors."""
+        options = options or SearchOptions()
+        _check_options(options, self.config)
+        texts = [source.strip() for source in sources]
+        encoded = [self._encode(text, places[i] if places else "the source", options) for i, text in enumerate(texts)]
+        prefix = self.target.encode(options.prefix).astype(np.int64)
+        found = [[Translation("", 0.0, (), ())] for _ in sources]
+        filled = [i for i, text in enumerate(texts) if text]
+        for chunk in self._chunks(filled, [len(ids) for ids, _ in encoded], options.beam):
+            hypotheses = self._search([encoded[i][0] for i in chunk], prefix, options)
+            for i, found_here in zip(chunk, hypotheses, strict=True):
+                ids, is_cut = encoded[i]
+                found[i] = [
+                    replace(one, is_cut=is_cut) for one in self._translations(texts[i], ids, found_here, options)
+                ]
+        return found
+
+    def _encode(self, source: str, place: str, options: SearchOptions) -> tuple[Array, bool]:
+        """A source as ids, its end included, and whether it was cut."""
+        try:
+            ids = self.source.encode(source).astype(np.int64)
+        except DataError as error:
+            raise DataError(f"{place}: {error.what}", hint=error.hint) from None
+        limit = max(MAX_LENGTH, self.data.max_length or 0)
+        if len(ids) > limit and not (options.truncates or self.data.too_long == "truncate"):
+            raise DataError(
+                f"{place} has {len(ids):,} tokens, more than {limit:,}",
+                hint="--truncate cuts it; a model trained with a larger data.max_length reads longer ones",
+            )
+        return np.append(ids[:limit], EOS_ID), len(ids) > limit
+
+    def _chunks(self, numbers: Sequence[int], lengths: Sequence[int], beam: int) -> Iterator[list[int]]:
+        """Sources of like length, as many as are searched at once."""
+        most = max(1, min(SEARCH_ROWS, MAX_LOGITS // self.target.vocab_size) // beam)
+        order = sorted(numbers, key=lambda i: lengths[i])
+        for first in range(0, len(order), most):
+            yield order[first : first + most]
+
+    def _search(self, rows: Sequence[Array], prefix: Array, options: SearchOptions) -> Iterator[list[Hypothesis]]:
+        sources, lengths = _stacked(rows)
+        state = self.net.encode(sources, lengths)
+        nats = np.zeros(len(rows))
+        if len(prefix):
+            prefixes = np.tile(prefix, (len(rows), 1))
+            scored, state = self.net.score(prefixes, np.full(len(rows), len(prefix)), state)
+            nats = -scored.sum(axis=1, dtype=np.float64)
+        found = beam_search(
+            self.net,
+            state,
+            width=options.beam,
+            stop=EOS_ID,
+            max_tokens=options.max_tokens or self._max_tokens(int(lengths.max())),
+            length_penalty=options.length_penalty,
+            n_best=options.n_best,
+        )
+        for hypotheses, cost in zip(found, nats, strict=True):
+            yield [Hypothesis((*prefix.tolist(), *h.tokens), h.nats + cost, h.is_finished) for h in hypotheses]
+
+    def _max_tokens(self, source_length: int) -> int:
+        return 10 + math.ceil((self.config.length_ratio or 3.0) * source_length)
+
+    def _translations(
+        self, source: str, ids: Array, hypotheses: Sequence[Hypothesis], options: SearchOptions
+    ) -> list[Translation]:
+        """Texts of hypotheses; attention is read off afterwards, where somebody wants it or a word is to be copied."""
+        words = surfaces(source, self.source.units) if options.copies_unknown else None
+        has_attention = self.config.context == "attention"
+        found = []
+        for hypothesis in hypotheses:
+            tokens = np.array(hypothesis.tokens, dtype=np.int64)
+            can_copy = has_attention and words is not None and self.target.units in ("space", "word")
+            weights = None
+            if has_attention and (options.with_attention or (can_copy and (tokens == UNK_ID).any())):
+                weights = self.net.attention_weights(ids[None], np.array([len(ids)]), tokens[None])[0]
+            copied = _copied(tokens, weights, words) if can_copy and weights is not None and words else {}
+            found.append(
+                Translation(
+                    self._text(tokens, copied),
+                    hypothesis.nats,
+                    tuple(self.target.tokens[i] for i in tokens.tolist()),
+                    self._symbols(ids, words),
+                    weights if options.with_attention else None,
+                )
+            )
+        return found
+
+    def _symbols(self, ids: Array, words: Sequence[str] | None) -> tuple[str, ...]:
+        """The tokens of a source; unknown words as they stand in it."""
+        symbols = [self.source.tokens[i] for i in ids.tolist()]
+        for place, word in enumerate(words or ()):
+            if place < len(symbols) and symbols[place] == UNK:
+                symbols[place] = word
+        return tuple(symbols)
+
+    def _text(self, tokens: Array, copied: Mapping[int, str]) -> str:
+        decoder = self.target.decoder()
+        pieces = []
+        for place, token in enumerate(tokens.tolist()):
+            if token == EOS_ID:
+                break
+            piece = decoder.push(token)
+            pieces.append(piece.replace(UNK, copied[place]) if place in copied else piece)
+        return "".join([*pieces, decoder.finish()])
+
+    # ------------------------------------------------------------------------------------------------------ measuring
+
+    def evaluate(
+        self, data: Sources, *, beam: int | None = None, seed: int = 1, targets: Sources | None = None
+    ) -> dict[str, Any]:
+        """BLEU, chrF, exact match and edits of what it writes, by length too, and the perplexity of the references."""
+        pairs = read_pairs(data, self.data, targets=targets)
+        corpus, notes = encode_pairs(pairs, self.source, self.target, self.data, is_training=False)
+        sources, references = pairs.by_source()
+        found = self._numbers(sources, references, beam=beam, should_stop=lambda: False)
+        assert found is not None
+        extra = pairs.left_out()
+        extra |= self._perplexity(corpus.source.ids, corpus.target.ids, should_stop=lambda: False)
+        return found | extra | {"seed": seed} | ({"notes": notes} if notes else {})
+
+    def measure(self, tensors: Mapping[str, Array], *, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
+        """The same of the held-out pairs among a run's tensors, of a part of them where time is short."""
+        if "valid_source_text" not in tensors:
+            return None
+        texts = [tensors[f"valid_{side}_text"].tobytes().decode().split("\n") for side in ("source", "target")]
+        sources, references = Pairs(texts[0], texts[1]).by_source()
+        likelihood = self._perplexity(tensors["valid_source"], tensors["valid_target"], should_stop=should_stop)
+        found = self._numbers(sources, references, beam=None, should_stop=should_stop)
+        return None if found is None else found | likelihood
+
+    def _numbers(
+        self,
+        sources: Sequence[str],
+        references: Sequence[Sequence[str]],
+        *,
+        beam: int | None,
+        should_stop: Callable[[], bool],
+    ) -> dict[str, Any] | None:
+        """Numbers of sources in chance order, until there is no more time; None where there was none at all."""
+        if beam is not None and beam < 1:
+            raise UsageError(f"a beam of width {beam} holds nothing", hint="give at least 1")
+        options = SearchOptions(beam=beam or BEAM)
+        marks = Marks(tokenize="none" if self.target.units == "space" else "13a")
+        order = np.random.default_rng(0).permutation(len(sources)).tolist()
+        size = 8  # at first: the clock is looked at between chunks, and should not be late
+        while len(marks) < len(sources) and not should_stop():
+            began = time.perf_counter()
+            chunk = order[len(marks) : len(marks) + size]
+            texts = self.translate([sources[i] for i in chunk], options, places=[f"source {i + 1}" for i in chunk])
+            marks.add([self._written(sources[i], texts[j][0], references[i]) for j, i in enumerate(chunk)])
+            size = max(8, min(1024, 2 * size, int(size * CHUNK_SECONDS / (time.perf_counter() - began))))
+        if not len(marks):
+            return None
+        return {
+            **marks.numbers(),
+            "by_length": marks.by_length(),
+            "signature": self.signature(options),
+            **marks.signatures(),
+        }
+
+    def _written(self, source: str, found: Translation, references: Sequence[str]) -> Written:
+        encoded = [self.target.encode(reference) for reference in references]
+        length = len(self.source.encode(source))
+        return Written(found.text, references, self.target.encode(found.text), encoded, length)
+
+    def _perplexity(self, source_ids: Array, target_ids: Array, *, should_stop: Callable[[], bool]) -> dict[str, Any]:
+        """Of the references, each given its source: every token and its end. Nothing where there was no time for all."""
+        import torch
+
+        batches = PairBatches(source_ids, target_ids, tokens=SCORE_TOKENS)
+        position, nats, tokens = Position(), 0.0, 0
+        while position.epoch == 0:
+            if should_stop():
+                return {}
+            batch, position = batches.batch(position)
+            with torch.inference_mode():  # all of a batch in one call: the sum that `score` gives, twice as fast
+                loss, _ = self.net.batch_loss(batch, None)
+            nats += float(loss.nats)
+            tokens += loss.tokens
+        mean = nats / tokens
+        return {"perplexity": math.exp(mean) if mean < 709 else None, "nats_per_token": mean, "tokens": tokens}
+
+    def signature(self, options: SearchOptions) -> str:
+        """All that moves the numbers besides model and texts."""
+        from elman import __version__
+
+        parts = {
+            "source": self.source.units,
+            "target": self.target.units,
+            "vocab": f"{self.source.vocab_size}-{self.target.vocab_size}",
+            "beam": options.beam,
+            "alpha": options.length_penalty,
+            "unk": "copied" if options.copies_unknown else "kept",
+            "version": __version__,
+        }
+        return "|".join(f"{key}:{value}" for key, value in parts.items())
+
+
+def _check_options(options: SearchOptions, model: Seq2SeqConfig) -> None:
+    if options.with_attention and model.context != "attention":
+        raise UsageError(f"a model with context={model.context} has no attention to show", hint="leave it out")
+
+
+def _stacked(rows: Sequence[Array]) -> tuple[Array, Array]:
+    ids = np.concatenate(list(rows))
+    return padded(ids, np.concatenate([[0], np.cumsum([len(row) for row in rows])]), np.arange(len(rows)))
+
+
+def _copied(tokens: Array, weights: Array, words: Sequence[str]) -> dict[int, str]:
+    """For every unknown token the source word that attention looked at most when it was written."""
+    places = np.flatnonzero(tokens == UNK_ID)
+    return {int(place): words[int(weights[place, : len(words)].argmax())] for place in places}

@@ -1,0 +1,171 @@
+"""What every model of pairs does alike: a source is read, and its target is a language model that begins from there.
+
+B rows · S source tokens · T target tokens · P features, as the output head reads them
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Self
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from elman.core.arrays import Array
+from elman.core.errors import UsageError
+from elman.nets.embedding import Embedding
+from elman.nets.full_head import FullHead
+from elman.nets.loss import Loss
+from elman.nets.neural_lm import Carried, NeuralReader, NeuralState
+from elman.nets.vocabulary_net import dtype_of, embedding_of
+from elman.tasks.seq2seq.config import Seq2SeqConfig
+from elman.text.rows import PairBatch
+from elman.text.units.vocabulary import EOS_ID
+
+OWN_WORDS_STEPS = 2000
+OWN_WORDS_ROWS = 512  # whose next words are guessed at once
+
+
+class PairModel(NeuralReader[Seq2SeqConfig]):
+    """An encoder and a decoder, as a `ConditionalModel` and a `Trainable`.
+
+    longest_source: tokens of the longest source it is to be trained on, for what has a place for each.
+    """
+
+    _num_batches: Tensor
+
+    def __init__(
+        self,
+        config: Seq2SeqConfig,
+        *,
+        vocab_size: int,
+        source_vocab_size: int,
+        longest_source: int | None = None,
+        rng: torch.Generator | None,
+        counts: Array | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        if config.shared_words and vocab_size != source_vocab_size:
+            raise UsageError("model.shared_words needs one vocabulary for both sides", hint="--set data.shared=true")
+        config = self._complete(config, longest_source)
+        super().__init__(config, vocab_size=vocab_size, rng=None, counts=counts, dtype=dtype)
+        width = self.embedding.width
+        is_shared = config.shared_words
+        own = None if is_shared else Embedding(source_vocab_size, width, is_frozen=False, dtype=dtype)
+        self.source_embedding = own or self.embedding
+        self._build_encoder(dtype)
+        self.register_buffer("_num_batches", torch.zeros((), dtype=torch.float64), persistent=False)
+        if rng is not None:
+            self._initialise(rng, None)
+
+    @abstractmethod
+    def _complete(self, config: Seq2SeqConfig, longest_source: int | None) -> Seq2SeqConfig:
+        """The settings with all that depends on the data filled in."""
+
+    @abstractmethod
+    def _build_encoder(self, dtype: torch.dtype) -> None:
+        """All that is not the decoder's layers."""
+
+    @abstractmethod
+    def _encode(self, source_SB: Tensor, lengths_B: Tensor, *, is_noisy: bool) -> Carried:
+        """What the decoder carries before its first token."""
+
+    @abstractmethod
+    def _weights(self, read_TB: Tensor, carried: Carried) -> Tensor:
+        """How the decoder weighs the source while it reads. -> (B, T, S)"""
+
+    def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
+        super()._initialise(rng, vectors)
+        if not self.config.shared_words:
+            self.source_embedding.initialise(rng, None)
+
+    @classmethod
+    def from_tensors(cls, config: Seq2SeqConfig, tensors: Mapping[str, Array], *, vocab_size: int) -> Self:
+        """The model whose `config` and `tensors()` these were."""
+        words = embedding_of(tensors, "seq2seq")
+        sources = words if config.shared_words else tensors.get("source_embedding.weight", words)
+        config = config.model_copy(update={"embedding": words.shape[1]})
+        model = cls(config, vocab_size=vocab_size, source_vocab_size=len(sources), rng=None, dtype=dtype_of(words))
+        model.load_tensors(tensors)
+        return model
+
+    def encode(self, source: Array, lengths: Array) -> NeuralState:
+        """The state before anything was written. source (B, S), lengths (B,)"""
+        with torch.inference_mode():
+            return self._begin(self._encode(self._to_ids(source).t(), self._to_ids(lengths), is_noisy=False))
+
+    def attention_weights(self, source: Array, lengths: Array, target: Array) -> Array:
+        """How much each target token looked at each source token, by reading the target again. -> (B, T, S)
+
+        source (B, S), lengths (B,), target (B, T). Row t is about the step that wrote token t.
+        """
+        if self.config.context != "attention":
+            raise UsageError(f"a model with context={self.config.context} has no attention to show")
+        with torch.inference_mode():
+            carried = self._encode(self._to_ids(source).t(), self._to_ids(lengths), is_noisy=False)
+            return self._to_numpy(self._weights(shifted(self._to_ids(target).t()), carried))
+
+    def start_training(self, rows: int) -> None:
+        """Nothing is carried from one batch of pairs to the next."""
+
+    def batch_loss(self, batch: PairBatch, state: None) -> tuple[Loss, None]:
+        """The loss of the targets given their sources, each target word read as it should have been written."""
+        is_noisy = self.training
+        sources_SB, lengths_B = self._to_ids(batch.sources).t(), self._to_ids(batch.source_lengths)
+        targets_TB = self._to_ids(batch.targets).t()
+        carried = self._encode(sources_SB, lengths_B, is_noisy=is_noisy)
+        read_TB = shifted(targets_TB)
+        if is_noisy and self.config.own_words:
+            read_TB = self._with_own_words(read_TB, carried)
+        features_TBP = self._read(read_TB, carried, is_noisy=is_noisy).features
+        times_T1 = torch.arange(len(targets_TB), device=self.device)[:, None]
+        real = (times_T1 < self._to_ids(batch.target_lengths)).flatten().nonzero()[:, 0]
+        features_NP = features_TBP.flatten(0, 1).index_select(0, real)
+        targets_N = targets_TB.flatten()[real]
+        mean, nats = self.head.loss(features_NP, targets_N, is_noisy=is_noisy)
+        if is_noisy and self.config.label_smoothing:
+            assert isinstance(self.head, FullHead)
+            mean = mean + self.config.label_smoothing * _smoothing(self.head, features_NP, targets_N)
+        return Loss(mean, nats.detach(), len(targets_N)), None
+
+    @torch.no_grad()
+    def _with_own_words(self, read_TB: Tensor, carried: Carried) -> Tensor:
+        """The words to read, some of them replaced by what the net would have written there (Bengio et al. 2015).
+
+        What it would have written is taken from a first reading of the right words (Mihaylova & Martins 2019), so that
+        both readings are one call each.
+        """
+        config = self.config
+        share = config.own_words * min(1.0, self._num_batches.item() / (config.own_words_steps or OWN_WORDS_STEPS))
+        self._num_batches += 1
+        features_NP = self._read(read_TB, carried, is_noisy=False).features.flatten(0, 1)
+        guesses = [self.head.log_probs(part).argmax(1) for part in torch.split(features_NP, OWN_WORDS_ROWS)]
+        own_TB = shifted(torch.cat(guesses).view(read_TB.shape))
+        is_own_TB = torch.rand(read_TB.shape, device=read_TB.device) < share
+        is_own_TB[0] = False
+        return torch.where(is_own_TB, own_TB, read_TB)
+
+
+def padded_leaves(carried: Carried, longest: int) -> Carried:
+    """With source positions up to `longest`: the leaves of three axes have them on the second."""
+    return tuple(F.pad(leaf, (0, 0, 0, longest - leaf.shape[1])) if leaf.ndim == 3 else leaf for leaf in carried)
+
+
+def shifted(targets_TB: Tensor) -> Tensor:
+    """What is read to predict the targets: the start symbol, then all but the last."""
+    start_1B = torch.full_like(targets_TB[:1], EOS_ID)
+    return torch.cat([start_1B, targets_TB[:-1]])
+
+
+def _smoothing(head: FullHead, features_NP: Tensor, targets_N: Tensor) -> Tensor:
+    """By how much the targets' logits are above the mean logit, on average.
+
+    With e of it, the loss is (1 - e) (-log p(target)) + e (the mean over all words of -log p(word)): in both, what the
+    softmax is normalised by is the same, and drops out of the difference.
+    """
+    weight_VP, bias_V = head.weight, head.bias
+    target_N = (features_NP * F.embedding(targets_N, weight_VP)).sum(-1) + bias_V[targets_N]
+    mean_N = features_NP @ weight_VP.mean(0) + bias_V.mean()
+    return (target_N - mean_N).mean() * head.scale

@@ -1,0 +1,258 @@
+"""Encoder and decoder: a source is read, and its target is a language model that begins from what was read.
+
+Unless it has to feed on its own outputs, the decoder reads a whole target in one call of its layers, and looks at the
+source afterwards. B rows · S source tokens · T target tokens · M width of the encoder's outputs · H hidden
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.nn import Linear, ModuleList
+
+from elman.core.arrays import Array
+from elman.nets.attention import Attention
+from elman.nets.dropout import locked_dropout
+from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
+from elman.nets.layer import draw_weights
+from elman.nets.neural_lm import Carried, NeuralState, Reading
+from elman.nets.onward import OnwardStack
+from elman.nets.stack import Stack, layer_inputs
+from elman.tasks.seq2seq.config import Seq2SeqConfig
+from elman.tasks.seq2seq.net import PairModel, padded_leaves
+
+USUAL_LENGTH = 20  # of a source, to estimate the work of attention
+
+
+class Seq2SeqModel(PairModel):
+    """A recurrent encoder and decoder.
+
+    What is carried: each decoder layer's (B, H) tensors; with input feeding the last output; then what is kept of the
+    source: nothing, one vector (B, H), or all encoder outputs (B, S, M), their lengths and the scores' keys.
+    """
+
+    stack: Stack
+    readout: Linear  # of what the decoder and the source say; not with context=initial
+    summary: Linear  # of all encoder outputs as one vector; context=all and context=fixed
+    attention: Attention
+
+    # ------------------------------------------------------------------------------------------------------- the parts
+
+    def _complete(self, config: Seq2SeqConfig, longest_source: int | None) -> Seq2SeqConfig:
+        if config.context not in ("all", "fixed"):
+            return config
+        return config.model_copy(update={"positions": config.positions or longest_source})
+
+    def _build_encoder(self, dtype: torch.dtype) -> None:
+        self.encoder = _build_encoder(self.config, self.embedding.width, dtype)
+        self._build_links(self.encoder.features, dtype)
+
+    def _build_links(self, width: int, dtype: torch.dtype) -> None:
+        """What leads from an encoder so wide to the decoder."""
+        config = self.config
+        num_bridges = self.num_cells if config.bridge == "dense" else 0
+        # the ends of both directions together are as wide as the decoder
+        self.bridges = ModuleList(Linear(config.hidden, config.hidden, dtype=dtype) for _ in range(num_bridges))
+        if config.context in ("all", "fixed"):
+            self.summary = Linear((config.positions or 1) * width, config.hidden, dtype=dtype)
+        if config.context == "attention":
+            query = config.hidden if config.attend == "before" else self.stack.features
+            score = config.score or "bilinear"
+            self.attention = Attention(score, query=query, memory=width, inner=config.hidden, dtype=dtype)
+
+    def _build_stack(self, dtype: torch.dtype) -> Stack:
+        config = self.config
+        self._feeds_context = config.context in ("every", "all") or config.attend == "before"
+        inputs = self.embedding.width + config.hidden * config.input_feeding
+        inputs += self._context_width() * self._feeds_context
+        widths = layer_inputs(config.skip, inputs, [config.hidden] * config.layers)
+        layers = [make_cell(config.cell, width, config.hidden, dtype=dtype) for width in widths[:-1]]
+        self.num_cells = sum(layer.num_states for layer in layers)
+        self._top = self.num_cells - layers[-1].num_states  # where the top layer's h is carried
+        if config.context != "initial":
+            self.readout = Linear(widths[-1] + self._context_width(), config.hidden, dtype=dtype)
+        return Stack(layers, inputs=inputs, skip=config.skip, layer_norm=config.layer_norm, dtype=dtype)
+
+    def _context_width(self) -> int:
+        """How wide what the source says at each step is."""
+        config = self.config
+        if config.context == "attention":
+            layers = config.encoder_layers or config.layers
+            return layer_inputs(config.skip, 1, [config.hidden] * layers)[-1]
+        return config.hidden
+
+    def _output_width(self) -> int:
+        return self.stack.features if self.config.context == "initial" else self.config.hidden
+
+    def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
+        super()._initialise(rng, vectors)
+        self.encoder.initialise(rng)
+        self._initialise_links(rng)
+
+    def _initialise_links(self, rng: torch.Generator) -> None:
+        dense = [*self.bridges, *(getattr(self, name) for name in ("readout", "summary") if hasattr(self, name))]
+        for layer in dense:
+            draw_weights(rng, layer.weight, inputs=layer.in_features)
+            with torch.no_grad():
+                layer.bias.zero_()
+        if self.config.context == "attention":
+            self.attention.initialise(rng)
+
+    def count_flops(self) -> float:
+        """Multiply-adds of matrix products for one target token and one source token, forward."""
+        flops = super().count_flops() + self.encoder.multiply_adds()
+        if self.config.context != "initial":
+            flops += self.readout.weight.numel()
+        if self.config.context == "attention":
+            flops += self.attention.multiply_adds(USUAL_LENGTH)
+        return flops
+
+    # ----------------------------------------------------------------------------------------------------- the source
+
+    def _encode(self, source_SB: Tensor, lengths_B: Tensor, *, is_noisy: bool) -> Carried:
+        config = self.config
+        words_SBE = self.source_embedding(source_SB, config.dropout_embedding if is_noisy else 0.0)
+        words_SBE = locked_dropout(words_SBE, config.rate("input") if is_noisy else 0.0)
+        encoding = self.encoder(words_SBE, lengths_B, dropout=config.rate("layers") if is_noisy else 0.0)
+        return self._begin_with(encoding, lengths_B)
+
+    def _begin_with(self, encoding: Encoding, lengths_B: Tensor) -> Carried:
+        """What the decoder carries before its first token, where the source was read so."""
+        fed = [encoding.outputs.new_zeros(len(lengths_B), self.config.hidden)] * self.config.input_feeding
+        return *self._bridge(encoding), *fed, *self._keep(encoding, lengths_B)
+
+    def _bridge(self, encoding: Encoding) -> list[Tensor]:
+        """The decoder's first state, layer by layer; layers the encoder does not have begin as its top one ended."""
+        num_layers = len(encoding.forward)
+        ends = [_ends(encoding, min(layer, num_layers - 1)) for layer in range(self.config.layers)]
+        cells = [state for layer in ends for state in layer]
+        match self.config.bridge:
+            case "copy":
+                return cells
+            case "zero":
+                return [torch.zeros_like(cell) for cell in cells]
+            case "dense":
+                bridged = [bridge(cell) for bridge, cell in zip(self.bridges, cells, strict=True)]
+                step = len(ends[0])  # of an LSTM's two, the first is what it gave out, and so between -1 and 1
+                return [cell if index % step else cell.tanh() for index, cell in enumerate(bridged)]
+
+    def _keep(self, encoding: Encoding, lengths_B: Tensor) -> tuple[Tensor, ...]:
+        """What the decoder will see of the source at every step."""
+        match self.config.context:
+            case "initial":
+                return ()
+            case "every":
+                return (_ends(encoding, len(encoding.forward) - 1)[0],)
+            case "all":
+                return (self.summary(self._side_by_side(encoding.outputs)).tanh(),)
+            case "fixed":  # the sum of W_k h_k over positions k
+                return (self.summary(self._side_by_side(encoding.outputs)),)
+            case "attention":
+                memory_BSM = encoding.outputs.transpose(0, 1).contiguous()
+                return memory_BSM, lengths_B, *self.attention.keys(memory_BSM)
+
+    def _side_by_side(self, outputs_SBM: Tensor) -> Tensor:
+        """The first outputs of each row in one vector, zeros where there are fewer. -> (B, positions * M)"""
+        positions = self.config.positions or 1
+        missing = max(0, positions - len(outputs_SBM))
+        return F.pad(outputs_SBM[:positions], (0, 0, 0, 0, 0, missing)).transpose(0, 1).flatten(1)
+
+    def join(self, states: Sequence[NeuralState]) -> NeuralState:
+        """The rows of all states; of sources that differ in length the shorter are padded."""
+        if self.config.context != "attention":
+            return super().join(states)
+        with torch.inference_mode():
+            first = self.num_cells + self.config.input_feeding
+            longest = max(state.carried[first].shape[1] for state in states)
+            padded = [NeuralState(padded_leaves(state.carried, longest), state.features) for state in states]
+            return super().join(padded)
+
+    # ----------------------------------------------------------------------------------------------------- the target
+
+    def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> Reading:
+        config = self.config
+        words_TBE = self.embedding(tokens_TB, config.dropout_embedding if is_noisy else 0.0)
+        words_TBE = locked_dropout(words_TBE, config.rate("input") if is_noisy else 0.0)
+        written = self._write(words_TBE, carried, dropout=config.rate("layers") if is_noisy else 0.0)
+        outputs_TBH = locked_dropout(written.outputs, config.rate("output") if is_noisy else 0.0)
+        return Reading(self._project(outputs_TBH), written.carried, None)
+
+    def _write(self, words_TBE: Tensor, carried: Carried, *, dropout: float) -> _Written:
+        """The decoder over some words: all at once or, where a step needs the output of the last, one by one."""
+        if not (self.config.input_feeding or self.config.attend == "before"):
+            return self._write_steps(words_TBE, carried, dropout=dropout)
+        steps = []
+        for words_1BE in torch.split(words_TBE, 1):
+            steps.append(self._write_steps(words_1BE, carried, dropout=dropout))
+            carried = steps[-1].carried
+        weights = [step.weights for step in steps if step.weights is not None]
+        return _Written(torch.cat([step.outputs for step in steps]), carried, torch.cat(weights, dim=1))
+
+    def _write_steps(self, words_TBE: Tensor, carried: Carried, *, dropout: float) -> _Written:
+        config, num_steps = self.config, len(words_TBE)
+        cells, rest = carried[: self.num_cells], carried[self.num_cells :]
+        fed, source = (rest[:1], rest[1:]) if config.input_feeding else ((), rest)
+        context_TBC, weights_BTS = None, None
+        if config.attend == "before":
+            context_TBC, weights_BTS = self._look(cells[self._top][None], source)
+        elif config.context in ("every", "all", "fixed"):
+            context_TBC = source[0].expand(num_steps, -1, -1)
+        inputs = [words_TBE, *(vector[None] for vector in fed)]
+        if self._feeds_context and context_TBC is not None:
+            inputs.append(context_TBC)
+        inputs_TBI = torch.cat(inputs, dim=-1) if len(inputs) > 1 else words_TBE
+        outputs_TBH, cells = self.stack(inputs_TBI, cells, dropout=dropout)
+        if config.context == "initial":
+            return _Written(outputs_TBH, cells, None)
+        if context_TBC is None:
+            context_TBC, weights_BTS = self._look(outputs_TBH, source)
+        outputs_TBH = self.readout(torch.cat([outputs_TBH, context_TBC], dim=-1)).tanh()
+        fed = (outputs_TBH[-1],) if config.input_feeding else ()
+        return _Written(outputs_TBH, (*cells, *fed, *source), weights_BTS)
+
+    def _look(self, queries_TBH: Tensor, source: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """What attention finds in the source, (T, B, M), and its weights, (B, T, S)."""
+        memory_BSM, lengths_B, *keys = source
+        context_BTM, weights_BTS = self.attention(queries_TBH.transpose(0, 1), memory_BSM, lengths_B, tuple(keys))
+        return context_BTM.transpose(0, 1), weights_BTS
+
+    def _weights(self, read_TB: Tensor, carried: Carried) -> Tensor:
+        written = self._write(self.embedding(read_TB), carried, dropout=0.0)
+        assert written.weights is not None
+        return written.weights
+
+
+class _Written(NamedTuple):
+    """What the decoder came to, before the projection."""
+
+    outputs: Tensor  # (T, B, H)
+    carried: Carried
+    weights: Tensor | None  # (B, T, S) of attention
+
+
+def _build_encoder(config: Seq2SeqConfig, inputs: int, dtype: torch.dtype) -> BidirectionalStack | OnwardStack:
+    kind: type[BidirectionalStack] | type[OnwardStack] = BidirectionalStack if config.bidirectional else OnwardStack
+    hidden = config.hidden // 2 if config.bidirectional else config.hidden
+    make: Callable[[int], object] = partial(make_cell, config.cell, hidden=hidden, dtype=dtype)
+    return kind(
+        make,  # type: ignore[arg-type]
+        inputs=inputs,
+        hidden=hidden,
+        num_layers=config.encoder_layers or config.layers,
+        skip=config.skip,
+        layer_norm=config.layer_norm,
+        dtype=dtype,
+    )
+
+
+def _ends(encoding: Encoding, layer: int) -> list[Tensor]:
+    """A layer's states after the last token, of both directions side by side. -> (B, H) each"""
+    if not encoding.backward:
+        return list(encoding.forward[layer])
+    both = zip(encoding.forward[layer], encoding.backward[layer], strict=True)
+    return [torch.cat(states, dim=-1) for states in both]

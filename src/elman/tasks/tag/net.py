@@ -1,0 +1,189 @@
+"""A tag for every word of a sentence, all at once: words and their spelling, layers from both sides, softmax or CRF.
+
+T words · B rows · U distinct words · C characters · L labels
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.nn import Linear, Module
+
+from elman.core.arrays import Array
+from elman.nets.config import RecurrentConfig
+from elman.nets.crf import Crf
+from elman.nets.layer import draw_weights
+from elman.nets.layer_mix import LayerMix
+from elman.nets.loss import Loss
+from elman.nets.spelling import Spelling
+from elman.nets.text_encoder import TextReader
+from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.tasks.bilm.features_net import BilmFeatures
+from elman.tasks.reading_config import TaggerConfig
+from elman.tasks.tag.data import TagBatch, Words
+from elman.tasks.tag.spans import PREFIXES, may_follow
+
+BILM = "bilm."  # with which the names of its language models' tensors begin
+USUAL_SPELLING = 5  # characters a word, to estimate the work; of words that come twice in a batch one is read
+
+
+@dataclass(frozen=True)
+class Tags:
+    """What was chosen for every word, and how sure it is."""
+
+    best: Array  # (B, T), 0 at padding
+    probabilities: Array | None  # (B, T, L), of every label at every word
+
+
+class TaggerModel(Module):
+    """Predicts tags. `labels` in their order; without `rng` all weights are zero, to be loaded.
+
+    bilm: trained language models, whose layers, mixed as the tagger learns to, are read beside each word.
+    """
+
+    def __init__(
+        self,
+        config: TaggerConfig,
+        *,
+        vocab_size: int,
+        num_characters: int,
+        labels: Sequence[str],
+        rng: torch.Generator | None,
+        counts: Array | None = None,
+        vectors: Array | None = None,
+        bilm: BilmFeatures | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.vocab_size = len(labels)  # of answers
+        self.bilm = bilm
+        self.mix = None if bilm is None else LayerMix(bilm.num_feature_layers, dtype=dtype)
+        self.spelling: Spelling | None = None
+        if config.characters != "none":
+            self.spelling = Spelling(
+                config.characters,
+                num_characters,
+                embedding=config.character_embedding,
+                hidden=config.character_hidden,
+                dtype=dtype,
+            )
+        more = self.spelling.features if self.spelling is not None else 0
+        more += bilm.width if bilm is not None else 0
+        self.reader = TextReader(
+            config, vocab_size=vocab_size, more_inputs=more, counts=counts, vectors=vectors, dtype=dtype
+        )
+        self.config: TaggerConfig = config.model_copy(update={"embedding": self.reader.config.embedding})
+        self.output = Linear(self.reader.features, len(labels), dtype=dtype)
+        self.crf: Crf | None = None
+        if config.output == "crf":
+            self.crf = Crf(len(labels), may_follow=allowed_pairs(labels, config.scheme), dtype=dtype)
+        if rng is not None:
+            self._initialise(rng, vectors)
+
+    @classmethod
+    def from_tensors(
+        cls,
+        config: TaggerConfig,
+        tensors: Mapping[str, Array],
+        *,
+        labels: Sequence[str],
+        bilm: RecurrentConfig | None = None,
+    ) -> Self:
+        """The model whose `config`, labels and `tensors()` these were. bilm: the settings of its language models."""
+        words = embedding_of(tensors, "tag", within="reader.")
+        characters = tensors.get("spelling.embedding.weight")
+        model = cls(
+            config.model_copy(update={"embedding": words.shape[1]}),
+            vocab_size=len(words),
+            num_characters=0 if characters is None else len(characters),
+            labels=labels,
+            rng=None,
+            bilm=None if bilm is None else BilmFeatures(bilm, bilm_tensors(tensors), dtype=dtype_of(words)),
+            dtype=dtype_of(words),
+        )
+        load_tensors(model, tensors)
+        return model
+
+    def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
+        self.reader.initialise(rng, vectors)
+        if self.spelling is not None:
+            self.spelling.initialise(rng)
+        draw_weights(rng, self.output.weight, inputs=self.output.in_features)
+        with torch.no_grad():
+            self.output.bias.zero_()
+        if self.crf is not None:
+            self.crf.initialise(rng)
+
+    def tensors(self) -> dict[str, Array]:
+        """Every number that was learned, by name."""
+        return tensors_of(self)
+
+    def predict(self, words: Words, *, with_probabilities: bool = False) -> Tags:
+        """The likeliest tags: each by itself, or of a CRF the likeliest sequence."""
+        with torch.inference_mode():
+            scores_TBL, lengths_B = self._scores(words)
+            best_TB = scores_TBL.argmax(2) if self.crf is None else self.crf.best(scores_TBL, lengths_B)
+            probabilities = None
+            if with_probabilities:
+                marginals = scores_TBL.softmax(2) if self.crf is None else self.crf.marginals(scores_TBL, lengths_B)
+                probabilities = marginals.detach().transpose(0, 1).to(torch.float32).cpu().numpy()
+        return Tags(best_TB.t().cpu().numpy(), probabilities)
+
+    # -------------------------------------------------------------------------------------------------------- training
+
+    def start_training(self, rows: int) -> None:
+        """Nothing is carried from batch to batch."""
+
+    def batch_loss(self, batch: TagBatch, state: Any) -> tuple[Loss, None]:
+        """Nats of the right tags: of each by itself, or of whole sentences by a CRF."""
+        scores_TBL, lengths_B = self._scores(batch.words)
+        tags_TB = self._ids(batch.tags).t()
+        tokens = batch.num_tokens
+        if self.crf is not None:
+            nats = -self.crf.log_likelihood(scores_TBL, tags_TB, lengths_B).sum()
+        else:
+            is_word_TB = torch.arange(len(tags_TB), device=tags_TB.device)[:, None] < lengths_B
+            nats = F.cross_entropy(scores_TBL[is_word_TB], tags_TB[is_word_TB], reduction="sum")
+        return Loss(nats / tokens, nats.detach().double(), tokens), None
+
+    def count_flops(self) -> float:
+        """Multiply-adds of matrix products for one word, forward."""
+        spelling = 0.0 if self.spelling is None else USUAL_SPELLING * self.spelling.multiply_adds()
+        crf = 0.0 if self.crf is None else self.crf.multiply_adds()
+        spelling += 0.0 if self.bilm is None else self.bilm.multiply_adds() / 3  # nothing goes back through it
+        return spelling + self.reader.stack.multiply_adds() + self.output.weight.numel() + crf
+
+    def _scores(self, words: Words) -> tuple[Tensor, Tensor]:
+        """-> (T, B, L), (B,)"""
+        lengths_B = self._ids(words.lengths)
+        beside: list[Tensor] = []  # the words, (T, B, ...) each
+        if self.spelling is not None:
+            spelt_UD = self.spelling(self._ids(words.spelling), self._ids(words.spelling_lengths))
+            beside.append(F.embedding(self._ids(words.forms).t(), spelt_UD))
+        if self.bilm is not None and self.mix is not None:
+            assert words.foreign is not None
+            beside.append(self.mix(self.bilm(self._ids(words.foreign), lengths_B)).transpose(0, 1))
+        encoding = self.reader(self._ids(words.words).t(), lengths_B, torch.cat(beside, dim=-1) if beside else None)
+        return self.output(encoding.outputs), lengths_B
+
+    def _ids(self, numbers: Array) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64)).to(self.reader.device)
+
+
+def bilm_tensors(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """Those of a tagger's language models, by the names they have there."""
+    return {name.removeprefix(BILM): array for name, array in tensors.items() if name.startswith(BILM)}
+
+
+def allowed_pairs(labels: Sequence[str], scheme: str | None) -> Array | None:
+    """What may follow what, the edge of a sentence last; None where everything may. -> (L + 1, L + 1)"""
+    if scheme not in PREFIXES:
+        return None
+    edges: list[str | None] = [*labels, None]
+    return np.array([[may_follow(before, tag, scheme) for tag in edges] for before in edges])

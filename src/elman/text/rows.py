@@ -1,0 +1,137 @@
+"""Batches of pairs to descend on: rows of like length side by side, shuffled anew in every pass.
+
+As with every kind of batches, a position is a value, and the batch at a position is a function of it alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from elman.core.arrays import Array
+from elman.core.errors import DataError
+from elman.text.batches import Position
+from elman.text.units.vocabulary import EOS_ID
+
+B = TypeVar("B")
+SOURCE_FACTOR = 4  # a batch has at most so many times the tokens of a step on the source side, padding counted
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """B rows to predict: targets (B, T) given sources (B, S). Every row of either ends in EOS_ID; so does padding."""
+
+    sources: Array
+    source_lengths: Array
+    targets: Array
+    target_lengths: Array
+    scale: float = 1.0
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.target_lengths.sum())
+
+
+class RowBatches(ABC, Generic[B]):
+    """Every row once a pass. A step holds about `tokens` target tokens, so short rows come in many."""
+
+    def __init__(self, source_lengths: Array, target_lengths: Array, *, tokens: int, seed: int = 0) -> None:
+        if len(source_lengths) != len(target_lengths):
+            raise ValueError("there are not as many sources as targets")
+        self._source_lengths, self._target_lengths = source_lengths, target_lengths
+        self.tokens_per_epoch = int(target_lengths.sum())
+        self.tokens = tokens
+        self.seed = seed
+        self.notes: tuple[str, ...] = ()
+        if tokens > self.tokens_per_epoch:
+            self.notes = (f"the targets have {self.tokens_per_epoch:,} tokens, less than one batch of {tokens:,}",)
+        self._epoch, self._groups = -1, [np.zeros(0, dtype=np.int64)]
+
+    @abstractmethod
+    def rows(self, rows: Array) -> B:
+        """The given rows as a batch."""
+
+    @property
+    def num_rows(self) -> int:
+        return len(self._target_lengths)
+
+    @property
+    def tokens_per_step(self) -> int:
+        return min(self.tokens, self.tokens_per_epoch)
+
+    def fraction(self, position: Position) -> float:
+        """How much of this pass is done."""
+        return position.offset / len(self._groups_of(position.epoch))
+
+    def batch(self, position: Position) -> tuple[B, Position]:
+        """The batch at a position, and the position after it."""
+        groups = self._groups_of(position.epoch)
+        batch = self.rows(groups[position.offset])
+        if position.offset + 1 == len(groups):
+            return batch, Position(position.epoch + 1)
+        return batch, Position(position.epoch, 0, position.offset + 1)
+
+    def _groups_of(self, epoch: int) -> list[Array]:
+        """The rows of each batch of a pass, in its order."""
+        if self._epoch != epoch:
+            rng = np.random.default_rng([self.seed, epoch])
+            source_lengths, target_lengths = self._source_lengths, self._target_lengths
+            mixed = rng.permutation(self.num_rows)
+            # among equal targets the sources rise or fall in turn, so that a batch across two lengths is of like ones
+            turned = np.where(target_lengths % 2, source_lengths, -source_lengths)
+            order = mixed[np.lexsort((turned[mixed], -target_lengths[mixed]))]
+            groups = cut_groups(source_lengths[order], target_lengths[order], self.tokens)
+            found = [order[first:last] for first, last in groups]
+            self._epoch, self._groups = epoch, [found[i] for i in rng.permutation(len(found))]
+        return self._groups
+
+
+class PairBatches(RowBatches[PairBatch]):
+    """Batches of pairs."""
+
+    def __init__(self, source_ids: Array, target_ids: Array, *, tokens: int, seed: int = 0) -> None:
+        self._sources, self._source_begins = source_ids, begins_of(source_ids)
+        self._targets, self._target_begins = target_ids, begins_of(target_ids)
+        if len(self._target_begins) < 2:
+            raise DataError("there is nothing to train on: there are no pairs")
+        super().__init__(np.diff(self._source_begins), np.diff(self._target_begins), tokens=tokens, seed=seed)
+
+    def rows(self, rows: Array) -> PairBatch:
+        """The given rows as a batch."""
+        sources, source_lengths = padded(self._sources, self._source_begins, rows)
+        targets, target_lengths = padded(self._targets, self._target_begins, rows)
+        return PairBatch(sources, source_lengths, targets, target_lengths)
+
+
+def begins_of(ids: Array) -> Array:
+    """Where each row begins, and the end of the last. -> (N + 1,)"""
+    return np.concatenate([[0], np.flatnonzero(np.asarray(ids) == EOS_ID) + 1])
+
+
+def padded(ids: Array, begins: Array, rows: Array) -> tuple[Array, Array]:
+    """Some rows as one array, EOS_ID behind each, and their lengths. -> (B, T) int64, (B,)"""
+    lengths = begins[rows + 1] - begins[rows]
+    times = np.arange(int(lengths.max(initial=0)))
+    place = np.minimum(begins[rows, None] + times, len(ids) - 1)
+    found = ids[place].astype(np.int64)
+    found[times >= lengths[:, None]] = EOS_ID
+    return found, lengths
+
+
+def cut_groups(source_lengths: Array, target_lengths: Array, tokens: int) -> list[tuple[int, int]]:
+    """Rows from, to of each batch: at most `tokens` targets and SOURCE_FACTOR times as many sources, padding counted.
+
+    The rows come with falling target lengths.
+    """
+    groups, first = [], 0
+    while first < len(target_lengths):
+        most = max(1, tokens // int(target_lengths[first]))
+        longest = np.maximum.accumulate(source_lengths[first : first + most])
+        fits = longest * np.arange(1, len(longest) + 1) <= SOURCE_FACTOR * tokens
+        last = first + max(1, int(fits.sum()))
+        groups.append((first, last))
+        first = last
+    return groups

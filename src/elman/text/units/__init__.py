@@ -1,0 +1,1 @@
+"""What tokens are: space, word, char, byte, bpe. Splitters, vocabulary, tokenizer.json, decoding."""

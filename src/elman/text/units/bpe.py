@@ -1,0 +1,46 @@
+"""Byte-pair encoding learnt from lines, by the `tokenizers` library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from elman.core.errors import UsageError
+from elman.text.units.alphabet import BYTE_CHARACTERS
+from elman.text.units.pipelines import BPE_PATTERN, Recipe
+from elman.text.units.splitters import NOTHING, bpe_pieces
+
+MIN_SYMBOLS = len(NOTHING) + 256
+MAX_SYMBOLS = 1_000_000
+
+
+def check_bpe(units: str) -> None:
+    """Refuse `bpe:N` for an N that cannot be. It counts all symbols: <unk>, </s> and the 256 bytes too."""
+    num_symbols = int(units.removeprefix("bpe:"))
+    if not MIN_SYMBOLS <= num_symbols <= MAX_SYMBOLS:
+        hint = f"from bpe:{MIN_SYMBOLS} (the 256 bytes, <unk> and </s>) to bpe:{MAX_SYMBOLS}"
+        raise UsageError(f"there can be no {units}", hint=hint)
+
+
+def learn_pairs(lines: Iterable[bytes], units: str) -> Recipe:
+    """Symbols and merges from the lines of a training text; the symbols in the library's order."""
+    import tokenizers
+    from tokenizers import models, pre_tokenizers, trainers
+
+    library = tokenizers.Tokenizer(models.BPE())
+    library.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(tokenizers.Regex(BPE_PATTERN), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=int(units.removeprefix("bpe:")),
+        special_tokens=list(NOTHING),
+        initial_alphabet=sorted(BYTE_CHARACTERS),
+        show_progress=False,
+    )
+    library.train_from_iterator((piece for line in lines if line for piece in bpe_pieces(line)), trainer)
+    model = json.loads(library.to_str())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    return Recipe(units, tokens, merges=tuple((left, right) for left, right in model["merges"]))

@@ -1,0 +1,228 @@
+"""tokenizer.json and tokenizer_config.json: written as the `tokenizers` library reads them, read only if elman wrote them.
+
+A tokenizer.json that is not, value for value, what is written for its units is refused, so the library (which panics on
+crafted files) never sees a foreign structure. What varies is the vocabulary and the merges, and those are checked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elman.core.errors import DataError
+from elman.text.units.alphabet import BYTE_CHARACTERS, BYTE_OF
+from elman.text.units.letters import SPACE_MARK, WORD_PATTERN, WORD_REGEX
+from elman.text.units.vocabulary import EOS, EOS_ID, UNK
+
+TOKENIZER_FILE = "tokenizer.json"
+CONFIG_FILE = "tokenizer_config.json"
+MAX_FILE_BYTES = 1 << 30
+_UNITS = re.compile(r"space|word|char|byte|bpe:[1-9][0-9]{0,8}")
+_WHITESPACE = re.compile(r"[ \t\n\v\f\r]")
+
+# Letters, digits and the rest apart, each with the space before it; of a run of spaces the last goes with what follows.
+# No piece is long, since the time of the pairing grows with more than the length.
+BPE_PATTERN = r" ?\p{L}{1,64}| ?\p{N}{1,64}| ?[^ \p{L}\p{N}]{1,64}| {1,64}(?= )| "
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All there is to know about a tokenizer."""
+
+    units: str
+    tokens: Sequence[str]  # by id
+    separator: str | None = None  # `space` units only
+    merges: Sequence[tuple[str, str]] = ()  # `bpe` units only, the first pair first
+
+
+def write(recipe: Recipe) -> dict[str, bytes]:
+    """The two files."""
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": 1_000_000_000,
+        "eos_token": EOS,
+        "unk_token": UNK,
+        "clean_up_tokenization_spaces": False,
+        "elman_units": recipe.units,
+        "elman_separator": recipe.separator,
+    }
+    return {TOKENIZER_FILE: _dump(tokenizer_json(recipe)), CONFIG_FILE: _dump(config)}
+
+
+def tokenizer_json(recipe: Recipe) -> dict[str, Any]:
+    """The content of tokenizer.json, keys in the library's order."""
+    pipeline = _pipeline(recipe.units, recipe.separator)
+    pipeline["model"]["vocab"] = {token: i for i, token in enumerate(recipe.tokens)}
+    if pipeline["model"]["type"] == "BPE":
+        pipeline["model"]["merges"] = [list(pair) for pair in recipe.merges]
+    return pipeline
+
+
+def read(read_file: Callable[[str], bytes]) -> Recipe:
+    """What the two files say, checked; a DataError if they are not what `write` writes."""
+    config, stored = (_load(name, read_file(name)) for name in (CONFIG_FILE, TOKENIZER_FILE))
+    units, separator = config.get("elman_units"), config.get("elman_separator")
+    if not (isinstance(units, str) and _UNITS.fullmatch(units)):
+        raise _refusal(CONFIG_FILE, "it does not name elman's units")
+    if not (separator is None or (isinstance(separator, str) and separator and units == "space")):
+        raise _refusal(CONFIG_FILE, "it has a separator that cannot be")
+    model = stored.get("model")
+    if not isinstance(model, dict):
+        raise _refusal(TOKENIZER_FILE, "it has no model")
+    tokens = _checked_vocabulary(model.get("vocab"))
+    merges = _checked_merges(model.get("merges"), tokens) if units.startswith("bpe:") else ()
+    recipe = Recipe(units, tokens, separator, merges)
+    if not _equal(stored, tokenizer_json(recipe)):
+        raise _refusal(TOKENIZER_FILE, f"it is not one for {units} units")
+    _check_tokens(units, tokens, separator)
+    return recipe
+
+
+def _pipeline(units: str, separator: str | None) -> dict[str, Any]:
+    """Everything but the vocabulary."""
+    end = {"id": EOS_ID, "content": EOS, "single_word": False, "lstrip": False, "rstrip": False}
+    stages: dict[str, Any] = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{**end, "normalized": False, "special": True}],
+        "normalizer": None,
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": None,
+        "model": {"type": "WordLevel", "unk_token": UNK},
+    }
+    fuse = {"type": "Fuse"}
+    strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+    match units.partition(":")[0]:
+        case "space" if separator is not None:
+            stages["pre_tokenizer"] = _split({"String": separator}, "Removed")
+            # the library can only join without anything between: put it behind every symbol, take the last one off
+            last = {"Regex": re.escape(separator) + r"\z"}
+            decoders = [_replace({"Regex": r"\z"}, separator), fuse, _replace(last, "")]
+            stages["decoder"] = {"type": "Sequence", "decoders": decoders}
+        case "space":
+            stages["pre_tokenizer"] = _split({"Regex": r"[ \t\n\x0b\f\r]+"}, "Removed")
+        case "word":
+            prepend = {"type": "Prepend", "prepend": SPACE_MARK}
+            normalizers = [prepend, _replace({"String": " "}, SPACE_MARK)]
+            stages["normalizer"] = {"type": "Sequence", "normalizers": normalizers}
+            stages["pre_tokenizer"] = _split({"Regex": WORD_PATTERN}, "Isolated")
+            decoders = [_replace({"String": SPACE_MARK}, " "), fuse, strip]
+            stages["decoder"] = {"type": "Sequence", "decoders": decoders}
+        case "char":
+            stages["pre_tokenizer"] = _split({"Regex": r"[\s\S]"}, "Isolated")
+            stages["decoder"] = fuse
+        case "byte":
+            stages["pre_tokenizer"] = _BYTE_LEVEL
+            stages["decoder"] = _BYTE_LEVEL
+            stages["model"] = dict(_PAIRS)
+        case "bpe":
+            stages["normalizer"] = {"type": "Prepend", "prepend": " "}
+            pretokenizers = [_split({"Regex": BPE_PATTERN}, "Isolated"), _BYTE_LEVEL]
+            stages["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": pretokenizers}
+            stages["decoder"] = {"type": "Sequence", "decoders": [_BYTE_LEVEL, strip]}
+            stages["model"] = dict(_PAIRS)
+    return stages
+
+
+_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+_PAIRS = {
+    "type": "BPE",
+    "dropout": None,
+    "unk_token": None,
+    "continuing_subword_prefix": None,
+    "end_of_word_suffix": None,
+    "fuse_unk": False,
+    "byte_fallback": False,
+    "ignore_merges": False,
+}
+
+
+def _split(pattern: dict[str, str], behavior: str) -> dict[str, Any]:
+    return {"type": "Split", "pattern": pattern, "behavior": behavior, "invert": False}
+
+
+def _replace(pattern: dict[str, str], content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def _dump(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def _load(name: str, content: bytes) -> dict[str, Any]:
+    if len(content) > MAX_FILE_BYTES:
+        raise _refusal(name, "it is larger than 1 GB")
+    try:
+        loaded = json.loads(content.decode())
+    except (ValueError, RecursionError):
+        raise _refusal(name, "it is not JSON") from None
+    if not isinstance(loaded, dict):
+        raise _refusal(name, "it is not a JSON object")
+    return loaded
+
+
+def _refusal(name: str, why: str) -> DataError:
+    return DataError(f"cannot use {name}: {why}", hint="the model is damaged, or was not made by elman")
+
+
+def _equal(stored: Any, expected: Any) -> bool:
+    """Equal in value and in type: to Python, 1 == True == 1.0."""
+    if type(stored) is not type(expected):
+        return False
+    if isinstance(expected, dict):
+        return stored.keys() == expected.keys() and all(_equal(stored[key], expected[key]) for key in expected)
+    if isinstance(expected, list):
+        return len(stored) == len(expected) and all(map(_equal, stored, expected))
+    return bool(stored == expected)
+
+
+def _checked_vocabulary(vocabulary: Any) -> list[str]:
+    if not isinstance(vocabulary, dict) or any(type(i) is not int for i in vocabulary.values()):
+        raise _refusal(TOKENIZER_FILE, "its vocabulary is not a table of numbers")
+    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise _refusal(TOKENIZER_FILE, "its vocabulary is not numbered 0, 1, 2 ...")
+    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
+    if tokens[:2] != [UNK, EOS]:
+        raise _refusal(TOKENIZER_FILE, f"its vocabulary does not begin with {UNK} and {EOS}")
+    if any("\ud800" <= character <= "\udfff" for token in tokens for character in token):
+        raise _refusal(TOKENIZER_FILE, "its vocabulary is not Unicode")
+    return tokens
+
+
+def _checked_merges(merges: Any, tokens: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    known = set(tokens[2:])
+    seen: set[tuple[str, str]] = set()
+    if not isinstance(merges, list):
+        raise _refusal(TOKENIZER_FILE, "its merges are not a list")
+    for pair in merges:
+        if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)):
+            raise _refusal(TOKENIZER_FILE, "its merges are not pairs")
+        if not known.issuperset([*pair, pair[0] + pair[1]]) or tuple(pair) in seen:
+            raise _refusal(TOKENIZER_FILE, "its merges do not fit its vocabulary")
+        seen.add((pair[0], pair[1]))
+    return tuple((left, right) for left, right in merges)
+
+
+def _check_tokens(units: str, tokens: Sequence[str], separator: str | None) -> None:
+    """Only symbols that these units can have."""
+    symbols = tokens[2:]
+    match units.partition(":")[0]:
+        case "space" if separator is not None:
+            fits = all(token and separator not in token and "\n" not in token for token in symbols)
+        case "space":
+            fits = all(token and not _WHITESPACE.search(token) for token in symbols)
+        case "word":
+            fits = all(WORD_REGEX.fullmatch(token) and not {" ", "\n"} & set(token) for token in symbols)
+        case "char":
+            fits = all(len(token) == 1 and token != "\n" for token in symbols)
+        case "byte":
+            fits = sorted(symbols) == sorted(BYTE_CHARACTERS)
+        case _:
+            fits = BYTE_OF.keys() <= set(symbols) and all(token and BYTE_OF.keys() >= set(token) for token in symbols)
+    if not fits or any("\0" in token for token in symbols):
+        raise _refusal(TOKENIZER_FILE, f"its vocabulary is not one of {units} units")

@@ -1,0 +1,296 @@
+"""Lines of text as ids, one class for each kind of units: the plain way for a line, the quick way for a block of lines.
+
+A splitter either learns (a symbol seen for the first time gets the next id) or is fixed (such a symbol is <unk>).
+The two ways give the same ids; a test says so, and that the `tokenizers` library gives them too.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from elman.core.arrays import Array
+from elman.text.units.alphabet import BYTE_CHARACTERS, BYTE_OF
+from elman.text.units.chunks import LINE_END, Chunks, ChunkTable, cut_at_spaces, cut_at_whitespace
+from elman.text.units.letters import SPACE_MARK, split_long, split_words
+from elman.text.units.vocabulary import EOS, EOS_ID, UNK, UNK_ID
+
+NOTHING = (UNK, EOS)  # what a learner knows at the beginning
+MEMO_CHUNKS = 400_000  # chunks whose ids are remembered; then forgotten, so that memory stays the same
+MEMO_BYTES = 64  # longer chunks are not remembered: they hardly come again
+PIECE_BYTES = 1 << 20  # longer lines are split in pieces of about that, or the pieces' overhead fills the memory
+_WHITESPACE = re.compile(r"[ \t\n\v\f\r]+")  # ASCII's; str.split() would also split at U+00A0 and U+3000
+
+
+class Splitter(ABC):
+    """Text in, ids out."""
+
+    @abstractmethod
+    def encode_line(self, line: str) -> Sequence[int] | Array:
+        """The ids of one line, without an end."""
+
+    @abstractmethod
+    def encode(self, lines: bytes) -> Array:
+        """The ids of whole lines, each ended by a newline, and EOS_ID for each newline. -> int32"""
+
+    @abstractmethod
+    def symbols(self) -> list[str]:
+        """Every symbol, by id."""
+
+
+class _Ids(dict[str, int]):
+    """Ids of symbols, other than the two that are no text."""
+
+    def __init__(self, symbols: Sequence[str], learns: bool) -> None:
+        super().__init__((symbol, i) for i, symbol in enumerate(symbols) if i != EOS_ID)
+        self.learns = learns
+
+    def __missing__(self, symbol: str) -> int:
+        if not self.learns:
+            return UNK_ID
+        self[symbol] = len(self) + 1  # one more than there are, since EOS is not among them
+        return self[symbol]
+
+    def symbols(self) -> list[str]:
+        found = list(self)
+        return [*found[:EOS_ID], EOS, *found[EOS_ID:]]
+
+
+class SpaceSplitter(Splitter):
+    """Symbols between ASCII whitespace, exactly as given."""
+
+    def __init__(self, symbols: Sequence[str] = NOTHING, *, learns: bool = False) -> None:
+        pieces = [symbol.encode() for symbol in symbols]
+        pieces[EOS_ID] = LINE_END
+        self._table = ChunkTable(pieces)
+        self._learns = learns
+        self._ids = _Ids(symbols, learns=False)
+
+    def encode_line(self, line: str) -> list[int]:
+        return [self._ids[symbol] for symbol in _WHITESPACE.split(line) if symbol]
+
+    def encode(self, lines: bytes) -> Array:
+        chunks = cut_at_whitespace(lines)
+        return self._table.learn(chunks) if self._learns else np.maximum(self._table.find(chunks), UNK_ID)
+
+    def symbols(self) -> list[str]:
+        pieces = self._table.pieces()
+        pieces[EOS_ID] = EOS.encode()
+        return [piece.decode() for piece in pieces]
+
+
+class SeparatorSplitter(Splitter):
+    """Symbols between separators, which may be any string; so symbols may contain spaces."""
+
+    def __init__(self, separator: str, symbols: Sequence[str] = NOTHING, *, learns: bool = False) -> None:
+        self._separator = separator
+        self._ids = _Ids(symbols, learns)
+
+    def encode_line(self, line: str) -> list[int]:
+        return [self._ids[symbol] for symbol in line.split(self._separator) if symbol]
+
+    def encode(self, lines: bytes) -> Array:
+        ids: list[int] = []
+        for line in lines[:-1].decode().split("\n"):
+            ids += self.encode_line(line)
+            ids.append(EOS_ID)
+        return np.array(ids, dtype=np.int32)
+
+    def symbols(self) -> list[str]:
+        return self._ids.symbols()
+
+
+class _MemoSplitter(Splitter):
+    """Cuts at spaces, and remembers the ids of every short chunk. Each line counts as having a space before it."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._table = ChunkTable([LINE_END])
+        self._sizes = np.array([1])  # how many ids, by number of the chunk
+        self._flat = np.array([EOS_ID], dtype=np.int32)  # the ids themselves, one chunk after the other
+
+    @abstractmethod
+    def _encode_chunks(self, chunks: Iterable[bytes]) -> Iterator[Sequence[int] | Array]:
+        """The ids of chunks that follow a space."""
+
+    def encode(self, lines: bytes) -> Array:
+        chunks = cut_at_spaces(lines)
+        if len(self._table) > MEMO_CHUNKS:
+            self._forget()
+        numbers = self._table.find(chunks)
+        unknown = np.flatnonzero(numbers < 0)
+        is_short = chunks.lengths[unknown] <= MEMO_BYTES
+        numbers[unknown[is_short]] = self._remember(chunks.select(unknown[is_short]))
+        long = unknown[~is_short]
+        sizes, flat = self._sizes, self._flat
+        if len(long):  # numbered beyond the remembered ones, for this block alone
+            numbers[long] = len(sizes) + np.arange(len(long))
+            sizes, flat = _appended(sizes, flat, self._encode_chunks(chunks.select(long)))
+        return _gather(numbers, sizes, flat)
+
+    def _remember(self, chunks: Chunks) -> Array:
+        numbers = self._table.learn(chunks)
+        _, first = np.unique(numbers, return_index=True)
+        first = first[numbers[first] >= len(self._sizes)]
+        new = self._encode_chunks(chunks.select(first))
+        self._sizes, self._flat = _appended(self._sizes, self._flat, new)
+        return numbers
+
+
+def _appended(sizes: Array, flat: Array, new: Iterable[Sequence[int] | Array]) -> tuple[Array, Array]:
+    arrays = [np.asarray(ids, dtype=np.int32) for ids in new]
+    more = np.fromiter(map(len, arrays), dtype=np.int64, count=len(arrays))
+    return np.concatenate([sizes, more]), np.concatenate([flat, *arrays])
+
+
+def _gather(numbers: Array, sizes: Array, flat: Array) -> Array:
+    """The ids of all chunks, one after the other."""
+    begins = np.cumsum(sizes) - sizes
+    counts = sizes.take(numbers)
+    ends = np.cumsum(counts)
+    index = np.repeat(begins.take(numbers) - ends + counts, counts)
+    index += np.arange(len(index))
+    return flat.take(index)
+
+
+class WordSplitter(_MemoSplitter):
+    """Words and punctuation of raw text, each with the space before it, so that they can be put together again."""
+
+    def __init__(self, symbols: Sequence[str] = NOTHING, *, learns: bool = False) -> None:
+        super().__init__()
+        self._ids = _Ids(symbols, learns)
+
+    def encode_line(self, line: str) -> Sequence[int] | Array:
+        if len(line) > PIECE_BYTES:
+            pieces = split_long(line, PIECE_BYTES)
+            return np.concatenate([np.array([self._ids[word] for word in words], dtype=np.int32) for words in pieces])
+        return [self._ids[word] for word in split_words(line)]
+
+    def _encode_chunks(self, chunks: Iterable[bytes]) -> Iterator[Sequence[int] | Array]:
+        for chunk in chunks:  # split_words puts a space before a text, but not before nothing
+            yield self.encode_line(chunk.decode()) if chunk else [self._ids[SPACE_MARK]]
+
+    def symbols(self) -> list[str]:
+        return self._ids.symbols()
+
+
+class BpeSplitter(_MemoSplitter):
+    """Byte-level pairs. `backend` is the `tokenizers` library's, without added tokens; it numbers symbols as it likes."""
+
+    def __init__(self, backend: Any) -> None:
+        super().__init__()
+        self._backend = backend
+
+    def encode_line(self, line: str) -> list[int]:
+        return self._encode_pieces(line) if line else []
+
+    def _encode_pieces(self, text: str) -> list[int]:
+        pieces = bpe_pieces(text.encode())
+        return [i for piece in pieces for i in self._backend.encode(piece, add_special_tokens=False).ids]
+
+    def _encode_chunks(self, chunks: Iterable[bytes]) -> Iterator[Sequence[int] | Array]:
+        texts = [chunk.decode() for chunk in chunks]
+        if any(len(text) > PIECE_BYTES // 4 for text in texts):  # one at a time: the library's answer is large
+            yield from (self._encode_pieces(text) for text in texts)
+        else:
+            batch = self._backend.encode_batch_fast([" " + text for text in texts], add_special_tokens=False)
+            yield from (encoding.ids for encoding in batch)
+
+    def symbols(self) -> list[str]:
+        return [self._backend.id_to_token(i) for i in range(self._backend.get_vocab_size())]
+
+
+def bpe_pieces(line: bytes) -> Iterator[str]:
+    """A line with a space before it, in pieces the library can digest; cut before a space if there is one."""
+    line = b" " + line
+    start = 0
+    while start < len(line):
+        end = min(start + PIECE_BYTES, len(line))
+        if end < len(line):
+            space = line.rfind(b" ", start, end)
+            space = start + len(line[start:space].rstrip(b" ")) if space > start else start  # a run stays whole
+            end = space if space > start else end
+            while line[end] & 0xC0 == 0x80:  # inside a character
+                end -= 1
+        yield line[start:end].decode()
+        start = end
+
+
+class _CodeSplitter(Splitter):
+    """Units that are numbers already: a table of ids by code."""
+
+    def __init__(self, num_codes: int, codes: Sequence[int], *, learns: bool) -> None:
+        self._learns = learns
+        self._codes = list(codes)  # of the symbols from id 2 on
+        self._ids = np.full(num_codes, -1 if learns else UNK_ID, dtype=np.int32)
+        self._ids[self._codes] = np.arange(len(NOTHING), len(NOTHING) + len(self._codes))
+        self._ids[ord("\n")] = EOS_ID
+
+    def _encode_codes(self, codes: Array) -> Array:
+        ids: Array = self._ids.take(codes)
+        if self._learns:
+            unknown = codes[ids < 0]
+            if len(unknown):
+                new, first = np.unique(unknown, return_index=True)
+                new = new[np.argsort(first)]
+                self._ids[new] = np.arange(len(new)) + len(self._codes) + len(NOTHING)
+                self._codes += new.tolist()
+                ids = self._ids.take(codes)
+        return ids
+
+
+class CharSplitter(_CodeSplitter):
+    """Unicode characters."""
+
+    def __init__(self, symbols: Sequence[str] = NOTHING, *, learns: bool = False) -> None:
+        super().__init__(0x110000, [ord(symbol) for symbol in symbols[len(NOTHING) :]], learns=learns)
+
+    def encode_line(self, line: str) -> Array:
+        return self._encode_codes(np.frombuffer(line.encode("utf-32-le"), dtype="<u4"))
+
+    def encode(self, lines: bytes) -> Array:
+        if lines.isascii():
+            return self._encode_codes(np.frombuffer(lines, dtype=np.uint8))
+        return self._encode_codes(np.frombuffer(lines.decode().encode("utf-32-le"), dtype="<u4"))
+
+    def symbols(self) -> list[str]:
+        return [*NOTHING, *map(chr, self._codes)]
+
+
+class ByteSplitter(_CodeSplitter):
+    """Bytes, whether or not they are UTF-8. All 256 are symbols."""
+
+    def __init__(self, symbols: Sequence[str] = NOTHING, *, learns: bool = False) -> None:
+        super().__init__(256, [BYTE_OF[symbol] for symbol in symbols[len(NOTHING) :]], learns=learns)
+
+    def encode_line(self, line: str) -> Array:
+        return self._encode_codes(np.frombuffer(line.encode(), dtype=np.uint8))
+
+    def encode(self, lines: bytes) -> Array:
+        return self._encode_codes(np.frombuffer(lines, dtype=np.uint8))
+
+    def symbols(self) -> list[str]:
+        unseen = sorted(set(range(256)) - set(self._codes))
+        return [*NOTHING, *(BYTE_CHARACTERS[byte] for byte in [*self._codes, *unseen])]
+
+
+def learner(units: str, separator: str | None) -> Splitter:
+    """A splitter that learns its symbols. (Pairs of bytes are learnt elsewhere.)"""
+    match units:
+        case "space" if separator is not None:
+            return SeparatorSplitter(separator, learns=True)
+        case "space":
+            return SpaceSplitter(learns=True)
+        case "word":
+            return WordSplitter(learns=True)
+        case "char":
+            return CharSplitter(learns=True)
+        case "byte":
+            return ByteSplitter(learns=True)
+    raise ValueError(f"{units} units are not learnt symbol by symbol")

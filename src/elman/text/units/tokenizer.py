@@ -1,0 +1,150 @@
+"""Text as ids and ids as text: one class for every kind of units, stored as the ecosystem's tokenizer.json."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from elman.core.arrays import Array
+from elman.core.errors import DataError
+from elman.text.units import pipelines
+from elman.text.units.decoding import ByteDecoder, Decoder, SymbolDecoder, WordDecoder
+from elman.text.units.pipelines import Recipe
+from elman.text.units.splitters import (
+    BpeSplitter,
+    ByteSplitter,
+    CharSplitter,
+    SeparatorSplitter,
+    SpaceSplitter,
+    Splitter,
+    WordSplitter,
+)
+from elman.text.units.vocabulary import EOS_ID
+
+
+class Tokenizer:
+    """The symbols of a model, and the way from text to them and back."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self.units = recipe.units  # "space", "word", "char", "byte" or "bpe:8000"
+        self.separator = recipe.separator
+        self.tokens = recipe.tokens  # by id: <unk>, </s>, then by falling frequency
+
+    @property
+    def vocab_size(self) -> int:
+        """V: ids are 0 .. V-1."""
+        return len(self.tokens)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for tokenizers that give the same ids for every text."""
+        content = [self.units, self.separator, list(self.tokens), [list(pair) for pair in self._recipe.merges]]
+        return hashlib.blake2b(json.dumps(content).encode(), digest_size=8).hexdigest()
+
+    @cached_property
+    def _splitter(self) -> Splitter:
+        match self.units.partition(":")[0]:
+            case "space" if self.separator is not None:
+                return SeparatorSplitter(self.separator, self.tokens)
+            case "space":
+                return SpaceSplitter(self.tokens)
+            case "word":
+                return WordSplitter(self.tokens)
+            case "char":
+                return CharSplitter(self.tokens)
+            case "byte":
+                return ByteSplitter(self.tokens)
+            case _:
+                return BpeSplitter(bpe_backend(self._recipe))
+
+    def encode(self, line: str) -> Array:
+        """The ids of one line, without an end. -> (T,) int32"""
+        if "\n" in line:
+            raise ValueError("encode takes one line; encode_text takes several")
+        try:
+            line.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"character {error.start + 1} of the text is half a character (a lone surrogate)") from None
+        pattern = reserved_pattern(self.units, self.separator)
+        found = pattern.search(line.encode()) if pattern is not None else None
+        if found:
+            raise DataError(f"the text contains {found[1].decode()}, which is reserved", hint="take it out")
+        return np.array(self._splitter.encode_line(line), dtype=np.int32)
+
+    def encode_text(self, text: str) -> Array:
+        """The ids of a text, with EOS_ID for every newline. -> (T,) int32"""
+        end = np.array([EOS_ID], dtype=np.int32)
+        parts = [part for line in text.split("\n") for part in (end, self.encode(line))]
+        return np.concatenate(parts[1:])
+
+    def encode_lines(self, lines: bytes) -> Array:
+        """The ids of whole lines, each ended by a newline, with EOS_ID for every newline. -> (T,) int32
+
+        The quick way for much text, which must be UTF-8 without NUL or reserved symbols; `read_blocks` sees to that.
+        """
+        return self._splitter.encode(lines)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids; the end of a line is a newline."""
+        decoder = self.decoder()
+        return "".join([*(decoder.push(int(i)) for i in ids), decoder.finish()])
+
+    def decoder(self) -> Decoder:
+        """A way to decode ids one at a time. To go on after a prompt, push the prompt first."""
+        match self.units.partition(":")[0]:
+            case "space":
+                return SymbolDecoder(self.tokens, between=self.separator or " ")
+            case "char":
+                return SymbolDecoder(self.tokens, between="")
+            case "word":
+                return WordDecoder(self.tokens)
+            case "byte":
+                return ByteDecoder(self.tokens, is_spaced=False)
+            case _:
+                return ByteDecoder(self.tokens, is_spaced=True)
+
+    def files(self) -> dict[str, bytes]:
+        """What to store, by file name."""
+        return pipelines.write(self._recipe)
+
+    @classmethod
+    def from_files(cls, read: Callable[[str], bytes]) -> Tokenizer:
+        """The tokenizer that was stored. `read` gives the content of a file by its name."""
+        recipe = pipelines.read(read)
+        tokenizer = cls(recipe)
+        if recipe.units.startswith("bpe:"):
+            _ = tokenizer._splitter  # the library has its say now, not at the first line of text
+        return tokenizer
+
+
+def bpe_backend(recipe: Recipe) -> Any:
+    """The library's tokenizer for pairs of bytes, to which no text is special; texts bring their first space."""
+    import tokenizers
+
+    content = pipelines.tokenizer_json(recipe) | {"added_tokens": [], "normalizer": None, "decoder": None}
+    try:
+        return tokenizers.Tokenizer.from_str(json.dumps(content))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # its panics are no Exceptions
+        raise DataError(f"cannot use {pipelines.TOKENIZER_FILE}: {error}", hint="the model is damaged") from None
+
+
+def reserved_pattern(units: str, separator: str | None) -> re.Pattern[bytes] | None:
+    """Finds a symbol that may not be in a text, as its first group; None where every text is just characters."""
+    if units not in ("space", "word"):
+        return None
+    if separator is None:
+        return _RESERVED
+    edge = re.escape(separator.encode())
+    return re.compile(rb"(?m:^|(?<=" + edge + rb"))(</?s>)(?m:$|(?=" + edge + rb"))")
+
+
+_RESERVED = re.compile(rb"(?<![^ \t\n\v\f\r])(</?s>)(?![^ \t\n\v\f\r])")

@@ -1,0 +1,48 @@
+"""The words that a net knows, where a text is given as words: by number, and by falling frequency."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from elman.text.units.pipelines import Recipe
+from elman.text.units.tokenizer import Tokenizer
+from elman.text.units.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID
+
+SEPARATOR = "\t"  # words may have spaces in them
+
+
+class WordList:
+    """Numbers of words. With `folds_case` an unknown word may be known in lower case."""
+
+    def __init__(self, tokenizer: Tokenizer, *, folds_case: bool) -> None:
+        self.tokenizer = tokenizer
+        self.folds_case = folds_case
+        self._numbers = {token: number for number, token in enumerate(tokenizer.tokens) if number > EOS_ID}
+
+    def number(self, word: str) -> int:
+        """The number of a word; UNK_ID for what is not known, and for what is no word but a symbol of ours."""
+        found = self._numbers.get(word)
+        if found is None and self.folds_case:
+            found = self._numbers.get(word.lower())
+        return UNK_ID if found is None else found
+
+
+def learn_words(
+    counts: Counter[str],
+    *,
+    min_count: int,
+    max_words: int,
+    more_words: Iterable[str] = (),
+    folds_case: bool = False,
+) -> WordList:
+    """The words that are frequent enough, then `more_words` as far as there is room."""
+    reserved = {UNK, EOS, BOS}
+    words = [word for word, count in counts.most_common(max_words) if count >= min_count]
+    known = dict.fromkeys(word for word in words if word not in reserved)
+    for word in more_words:
+        if len(known) >= max_words:
+            break
+        if word and word not in reserved and not any(character.isspace() for character in word):
+            known.setdefault(word)
+    return WordList(Tokenizer(Recipe("space", [UNK, EOS, *known], SEPARATOR)), folds_case=folds_case)

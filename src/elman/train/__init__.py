@@ -1,1 +1,0 @@
-"""Nets descend here: one loop, its optimisers and schedules, time budgets, checkpoints, and a guard against NaN."""

@@ -1,0 +1,109 @@
+"""A bound on time: from the start of the process to the saved model. Knows nothing of models; the clock is handed in."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from elman.core.errors import UsageError
+
+Clock = Callable[[], float]
+_IMPORTED = time.monotonic()
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+EXIT_SECONDS = 0.25  # what a process needs to end
+EXIT_SHARE = 0.004  # and for whatever was measured a little too well
+
+
+def parse_duration(text: str | float) -> float:
+    """Seconds in `90`, `90s`, `10m`, `1h30m`, `2d`."""
+    text = str(text)
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text)
+    if not parts or not re.fullmatch(r"(\s*\d+(\.\d+)?\s*[smhd]?)+\s*", text):
+        raise UsageError(f"{text!r} is no duration", hint="write it like 90s, 10m or 1h30m")
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if seconds <= 0:
+        raise UsageError(f"a budget of {text} is no time at all", hint="write it like 90s, 10m or 1h30m")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """A duration as people write it: `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def process_started(stat: Path = Path("/proc/self/stat")) -> float:
+    """When this process began, on the clock of time.monotonic(): before a line of Python was run."""
+    try:
+        fields = stat.read_text().rpartition(")")[2].split()
+        ticks = int(fields[19])  # field 22 of proc(5): start time after boot
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return _IMPORTED
+    return time.monotonic() - max(0.0, age)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """So many seconds since `started` on the clock, to the saved model."""
+
+    seconds: float
+    started: float
+
+    @property
+    def deadline(self) -> float:
+        return self.started + self.seconds
+
+    def spent(self, now: float) -> float:
+        """Seconds gone."""
+        return now - self.started
+
+    def after(self, spent: float) -> Budget:
+        """The same budget for a run that goes on in a new process, when so much was spent in others before."""
+        return replace(self, started=self.started - spent)
+
+
+@dataclass
+class Reserve:
+    """What the end of a run takes, as measured on the way: a validation, the exact number, the last save."""
+
+    save_seconds: float = 0.0  # a checkpoint: before the end, after it, and the model itself takes no longer
+    validation_seconds: float = 0.0  # all of the validation text, batched
+    temperature_seconds: float = 0.0
+    exact_seconds: float = 0.0  # as `evaluate` reads the text
+
+    def total(self, budget: Budget) -> float:
+        """Seconds to keep free at the end."""
+        work = 3 * self.save_seconds + self.validation_seconds + self.temperature_seconds + self.exact_seconds
+        return 1.05 * work + EXIT_SECONDS + EXIT_SHARE * budget.seconds
+
+
+def training_end(budget: Budget, reserve: Reserve) -> float:
+    """When the last step has to be done."""
+    return budget.deadline - reserve.total(budget)
+
+
+def check_feasible(budget: Budget, reserve: Reserve, *, now: float, step_seconds: float) -> None:
+    """Refuse a budget in which not even one step fits, instead of being late."""
+    if now + step_seconds <= training_end(budget, reserve):
+        return
+    needed = budget.spent(now) + 10 * step_seconds + reserve.total(budget)
+    raise UsageError(
+        f"a budget of {format_duration(budget.seconds)} is too short: starting took "
+        f"{format_duration(budget.spent(now))}, a step takes {format_duration(step_seconds)}, "
+        f"and the end {format_duration(reserve.total(budget))}",
+        hint=f"give at least {format_duration(1.2 * needed + 1)}, or a smaller model",
+    )

@@ -1,0 +1,92 @@
+"""What a run tells those who look later: metrics.jsonl and, if asked for, TensorBoard event files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from elman.core.errors import ElmanError, WriteError
+
+METRICS = "metrics.jsonl"
+EVENTS = "events"
+
+
+class Journal:
+    """One JSON object a line, appended and flushed. A run that goes on cuts the file back to where it stopped."""
+
+    def __init__(self, directory: Path, *, position: int = 0, step: int = 0, tensorboard: bool = False) -> None:
+        self.path = directory / METRICS
+        self._events: Any = _open_events(directory / EVENTS, step) if tensorboard else None
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("ab")
+        except OSError as error:
+            raise _cannot_write(self.path, error) from None
+        self.cut(min(position, self.position))
+
+    def write(self, step: int, values: Mapping[str, float | int | str | None]) -> None:
+        """Note the values of a step. A number that is none is null."""
+        clean = {"step": step, **{key: _finite(value) for key, value in values.items()}}
+        try:
+            self._file.write(json.dumps(clean).encode() + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise _cannot_write(self.path, error) from None
+        if self._events is not None:
+            for key, value in clean.items():
+                if key != "step" and isinstance(value, int | float):
+                    self._events.add_scalar(key, value, step)
+
+    @property
+    def position(self) -> int:
+        """The length of the file."""
+        return self._file.tell()
+
+    def cut(self, position: int) -> None:
+        """Forget what was written after a position: a run went back, and will come by again."""
+        try:
+            self._file.truncate(position)
+            self._file.seek(0, os.SEEK_END)
+        except OSError as error:
+            raise _cannot_write(self.path, error) from None
+
+    def sync(self) -> int:
+        """Make sure that it is on disk. -> the length of the file"""
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise _cannot_write(self.path, error) from None
+        return self._file.tell()
+
+    def close(self) -> None:
+        """No more to tell."""
+        try:
+            self._file.close()
+        except OSError as error:
+            raise _cannot_write(self.path, error) from None
+        finally:
+            if self._events is not None:
+                self._events.close()
+
+
+def _finite(value: float | int | str | None) -> float | int | str | None:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _cannot_write(path: Path, error: OSError) -> WriteError:
+    return WriteError(f"cannot write {path}: {(error.strerror or str(error)).lower()}", hint="make room and try again")
+
+
+def _open_events(directory: Path, step: int) -> Any:
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError:
+        raise ElmanError(
+            "train.tensorboard needs tensorboardX, which is not installed", hint="pip install 'elman[track]'"
+        ) from None
+    return SummaryWriter(str(directory), purge_step=step or None)

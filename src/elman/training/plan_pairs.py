@@ -1,0 +1,87 @@
+"""How large an encoder and decoder to train in the time there is. Never imports torch; says what it chose and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from elman.training.budget import format_duration
+from elman.training.plan_text import GATES, Plan
+
+SIZES = (64, 96, 128, 192, 256, 384, 512)
+EFFICIENCY = 0.45  # of the machine's peak: narrow layers, short rows, attention
+PASSES, USUAL_TOKENS = 8.0, 400_000  # wanted for so many target tokens; more where there are fewer of them
+MIN_PASSES, MAX_PASSES = 5.0, 20.0
+MIN_TOKENS, MAX_TOKENS = 350, 3000  # targets of a step: many small steps find attention sooner
+MAX_LETTERS = 1200  # where they are spelt
+STEPS_PER_PASS = 400  # at least about so many, where there are enough targets
+WORDS = 200  # symbols: with fewer the targets are spelt
+MANY_TOKENS = 150_000  # of letters: little is learnt by heart
+RATE = 0.5  # by the width: .008 for 64, .002 for 256
+BLOCKS, BLOCKS_RATE = 3, 0.25  # of a transformer
+BETA1 = 0.9
+
+
+def plan_pairs(
+    *,
+    num_pairs: int,
+    source_tokens: int,
+    target_tokens: int,
+    vocab_size: int,
+    seconds: float,
+    flops_per_second: float,
+    model: Mapping[str, Any],
+    train: Mapping[str, Any],
+) -> Plan:
+    """Sizes for what the user has not set (`model` and `train` are what was), given the seconds left for training."""
+    family = str(model.get("family", "lstm"))
+    layers = int(model.get("layers", BLOCKS if family == "transformer" else 1))
+    operations = seconds * flops_per_second * EFFICIENCY
+
+    def passes_of(hidden: int) -> float:
+        cells = layers * GATES[family] * 2 * hidden**2
+        read, written = cells * 0.75, cells + 2 * hidden**2 + hidden * vocab_size
+        return operations / (6.0 * (read * source_tokens + written * target_tokens))
+
+    chosen: dict[str, Any] = {} if "layers" in model or layers == 1 else {"layers": layers}
+    hidden = int(model["hidden"]) if "hidden" in model else 0
+    if not hidden:
+        wanted = min(MAX_PASSES, max(MIN_PASSES, PASSES * math.sqrt(USUAL_TOKENS / target_tokens)))
+        hidden = max([SIZES[0], *(size for size in SIZES if passes_of(size) >= wanted)])
+        chosen["hidden"] = hidden
+    has_words = vocab_size >= WORDS
+    if not any(key.startswith("dropout") for key in model):
+        most = 0.1 if not has_words and target_tokens >= MANY_TOKENS else 0.3
+        chosen["dropout"] = round(most * min(1.0, hidden / 256), 2)  # a narrow net has little to lose
+    if "label_smoothing" not in model and has_words and model.get("head", "full") == "full":
+        chosen["label_smoothing"] = 0.1
+    if "tied" not in model and has_words:
+        chosen["tied"] = True
+    settings: dict[str, Any] = {}
+    if "batch" not in train:
+        most_tokens = MAX_TOKENS if has_words else MAX_LETTERS
+        tokens = min(most_tokens, max(MIN_TOKENS, target_tokens // STEPS_PER_PASS))
+        settings["batch"] = max(1, round(tokens * num_pairs / target_tokens))
+    if train.get("optimiser", "adam") in ("adam", "adamw"):
+        rate = (BLOCKS_RATE if family == "transformer" else RATE) / hidden
+        usual = {"learning_rate": round(rate, 4), "beta1": BETA1}
+        settings |= {key: value for key, value in usual.items() if key not in train}
+    return Plan(chosen, settings, say_chosen(chosen, settings, seconds, passes_of(hidden), f"{num_pairs:,} pairs"))
+
+
+def say_chosen(
+    chosen: Mapping[str, Any], settings: Mapping[str, Any], seconds: float, passes: float, rows: str
+) -> tuple[str, ...]:
+    """What was chosen and what it comes to; nothing where nothing was."""
+    every = {f"model.{key}": value for key, value in chosen.items()}
+    every |= {f"train.{key}": value for key, value in settings.items()}
+    if not every:
+        return ()
+    text = ", ".join(
+        f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in every.items()
+    )
+    return (
+        f"chosen for {format_duration(seconds)} of training: {text}",
+        f"that should be about {passes:.0f} passes over {rows}",
+    )

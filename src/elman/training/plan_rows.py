@@ -1,0 +1,64 @@
+"""How large a net to train that reads texts and answers with labels. Never imports torch; says what it chose and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from elman.training.plan_pairs import BETA1, say_chosen
+from elman.training.plan_text import GATES, Plan
+
+SIZES = (64, 100, 150, 200, 300)
+EFFICIENCY = 0.3  # of the machine's peak: narrow layers, short rows
+WANTED_PASSES = 14.0
+ENOUGH_STEPS = 1000  # for a net that is not to see its texts more often than it must
+MIN_TOKENS, MAX_TOKENS = 250, 1500  # of a step
+STEPS_PER_PASS = 140  # at least about so many, where there are enough words
+WORD_WIDTH = 200  # of a word and its spelling together
+RATE = 0.002
+
+
+def plan_reading(
+    *,
+    num_rows: int,
+    num_tokens: int,
+    rows: str,
+    seconds: float,
+    flops_per_second: float,
+    model: Mapping[str, Any],
+    train: Mapping[str, Any],
+    dropout: float,
+    max_tokens: int = MAX_TOKENS,
+    enough_passes: float | None = None,
+) -> Plan:
+    """Sizes for what the user has not set (`model` and `train` are what was), given the seconds left for training.
+
+    enough_passes: after so many a run is over, if they are enough steps; a longer one would learn its texts by heart.
+    """
+    family, layers = str(model.get("family", "lstm")), int(model.get("layers", 1))
+
+    def passes_of(hidden: int) -> float:
+        widths = [WORD_WIDTH, *[2 * hidden] * (layers - 1)]
+        cells = sum(2 * GATES[family] * hidden * (width + hidden) for width in widths)
+        return seconds * flops_per_second * EFFICIENCY / (6.0 * cells * num_tokens)
+
+    chosen: dict[str, Any] = {}
+    hidden = int(model["hidden"]) if "hidden" in model else 0
+    if not hidden:
+        hidden = max([SIZES[0], *(size for size in SIZES if passes_of(size) >= (enough_passes or WANTED_PASSES))])
+        chosen["hidden"] = hidden
+    if not any(key.startswith("dropout") for key in model):
+        chosen["dropout"] = dropout
+    settings: dict[str, Any] = {}
+    batch = int(train.get("batch", 0))
+    if not batch:
+        tokens = min(max_tokens, max(MIN_TOKENS, num_tokens // STEPS_PER_PASS))
+        batch = settings["batch"] = max(1, round(tokens * num_rows / num_tokens))
+    passes = passes_of(hidden)
+    if enough_passes is not None and not {"epochs", "steps"} & train.keys():
+        settings["epochs"] = max(enough_passes, round(ENOUGH_STEPS * batch / num_rows, 1))
+        passes = min(passes, settings["epochs"])
+    if train.get("optimiser", "adam") in ("adam", "adamw"):
+        usual = {"learning_rate": RATE, "beta1": BETA1}
+        settings |= {key: value for key, value in usual.items() if key not in train}
+    return Plan(chosen, settings, say_chosen(chosen, settings, seconds, passes, f"{num_rows:,} {rows}"))

@@ -1,0 +1,49 @@
+"""A polite stop: the first Ctrl-C or SIGTERM asks the run to save itself, the second ends it at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+from elman.core.errors import ElmanError
+
+
+class Stopped(ElmanError):  # noqa: N818 - it says what happened
+    """The run was stopped by a signal and has saved itself; the exit code is the shell's 128 + signal."""
+
+    def __init__(self, what: str, *, signum: int, hint: str | None = None) -> None:
+        super().__init__(what, hint=hint)
+        self.signum = signum
+        self.exit_code = 128 + signum
+
+
+class Signals:
+    """Remembers the first SIGINT or SIGTERM while it is open, and puts the old handlers back for the second."""
+
+    def __init__(self) -> None:
+        self.caught: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        if threading.current_thread() is threading.main_thread():  # only there can handlers be set
+            for signum in (signal.SIGINT, signal.SIGTERM):
+                self._before[signum] = signal.signal(signum, self._catch)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def _catch(self, signum: int, _: FrameType | None) -> None:
+        self.caught = signum
+        self._restore()
+
+    def _restore(self) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+        self._before.clear()
+
+    @property
+    def name(self) -> str:
+        return signal.Signals(self.caught).name if self.caught is not None else ""
