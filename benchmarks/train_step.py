@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from elman.nets.config import RecurrentConfig
+from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.tasks.lm.families.recurrent_net import RecurrentModel
 from elman.nets.memory import kept_memory
 

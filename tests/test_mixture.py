@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from elman.lm.cache import CacheModel
-from elman.lm.mixture import Mixture, bucket_words, fit_mixture, fit_weights, score_text
+from elman.lm.mixture import Mixture
+from elman.lm.mixture_fit import bucket_words, fit_mixture, fit_weights, score_text
 from elman.lm.protocol import FreeModel
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.tasks.choices import MixtureConfig
-from elman.tasks.lm.count_config import CacheConfig, UniformConfig
+from elman.lm.cache import CacheConfig
+from elman.tasks.lm.count_config import UniformConfig
 from elman.testing import LAWS, TableLM, saving_and_loading_is_exact
 from elman.text.units.vocabulary import EOS_ID
 

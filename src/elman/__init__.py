@@ -8,15 +8,37 @@ model.generate("the cat", tokens=20, seed=1)
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["ElmanError", "Model", "Score", "__version__", "import_arpa", "load", "mix", "resume", "train"]
+__all__ = [
+    "ElmanError",
+    "EvaluateOptions",
+    "Model",
+    "PredictOptions",
+    "Score",
+    "TaskModel",
+    "__version__",
+    "import_arpa",
+    "load",
+    "mix",
+    "resume",
+    "train",
+]
 
 if TYPE_CHECKING:
-    from elman.api import Model, Score, import_arpa, load, mix, resume, train
+    from elman.api import (
+        EvaluateOptions,
+        Model,
+        PredictOptions,
+        Score,
+        TaskModel,
+        import_arpa,
+        load,
+        mix,
+        resume,
+        train,
+    )
     from elman.core.errors import ElmanError
 
 
@@ -35,14 +57,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Package(ModuleType):
-    """`elman.train` is the function, also after the room of the same name (elman/train/) was imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name == "train" and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

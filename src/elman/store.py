@@ -1,30 +1,30 @@
-"""A model directory: config, tensors, tokenizer, card. What is loaded is what was saved, to the bit, or an error."""
+"""A model directory: config, tensors, other files, a card. What is loaded is what was saved, to the bit, or an error.
+
+Knows nothing of tasks: whoever loads a model says what its record is and how it is put together.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator
+from pydantic import ValidationError
 
 from elman.core import files
 from elman.core.arrays import Array
 from elman.core.errors import DataError, ElmanError
 from elman.core.settings import Config
-from elman.tasks.choices import ModelConfig, tasks
-from elman.tasks.lm import build
-from elman.text.settings import DataConfig
-from elman.text.units.tokenizer import Tokenizer
-from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from elman.training.config import TrainConfig
 
-R = TypeVar("R", bound="AnyRecord")
-N = TypeVar("N")
+D = TypeVar("D", bound=Config)
+M = TypeVar("M", bound=Config)
+R = TypeVar("R", bound="Record[Any, Any]")
+T = TypeVar("T")
+
 CONFIG = "config.json"
 TENSORS = "model.safetensors"
 METRICS = "metrics.jsonl"
@@ -33,7 +33,7 @@ CARD = "README.md"
 
 
 class Source(Config):
-    """The text a model was made from."""
+    """The data a model was made from."""
 
     fingerprint: str
     lines: int
@@ -41,14 +41,14 @@ class Source(Config):
     bytes: int
 
 
-class AnyRecord(Config):
+class Record(Config, Generic[D, M]):
     """config.json: everything to rebuild a model, and how it came about."""
 
     model_type: Literal["elman"] = "elman"
     format_version: int = files.FORMAT_VERSION
     task: str
-    data: SerializeAsAny[Config]
-    model: SerializeAsAny[Config]
+    data: D
+    model: M
     seed: int
     train: TrainConfig | None = None  # nets only
     outcome: dict[str, Any] | None = None  # of a net's training: steps, tokens, passes, why it ended
@@ -57,44 +57,29 @@ class AnyRecord(Config):
     seconds: float | None = None
     command: str | None = None
     notes: tuple[str, ...] = ()  # what was said while it was made: discounts, weights, what was chosen
-    valid: dict[str, Any] | None = None  # its numbers on the held-out text, by the keys of `evaluate`
+    valid: dict[str, Any] | None = None  # its numbers on the held-out data, by the keys of `evaluate`
+
+    def headline(self) -> str:
+        """What it is, for the title of its card."""
+        return f"sequence model: {self.task}"
+
+    def card_metadata(self) -> list[str]:
+        """Lines of the card's YAML header that depend on the task."""
+        return [f"tags: [elman, sequence-model, {self.task}]"]
+
+    def card_facts(self) -> list[str]:
+        """What there is to say of its data."""
+        return []
+
+    def uses(self) -> tuple[str, ...]:
+        """The verbs to use it with."""
+        return ("predict DIR", "evaluate DIR FILE")
 
 
-class Record(AnyRecord):
-    """A language model."""
+class LabelRecord(Record[D, M]):
+    """A record of a model that may choose from labels which are not the symbols of a tokenizer."""
 
-    task: Literal["lm"] = "lm"
-    vocab_size: int = Field(ge=1)
-    eos_token_id: int = EOS_ID
-    unk_token_id: int = UNK_ID
-    data: DataConfig
-    model: ModelConfig
-
-
-class TaskRecord(AnyRecord):
-    """A net for another task, whose settings are of that task's own kind."""
-
-    labels: tuple[str, ...] = ()  # what it chooses from, where these are not the symbols of a tokenizer
-
-    @field_validator("data", "model", mode="before")
-    @classmethod
-    def _of_its_task(cls, value: Any, info: ValidationInfo) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        found = tasks().get(info.data.get("task", ""))
-        if found is None:
-            raise ValueError("there is no such task")
-        return getattr(found, info.field_name or "").model_validate(value)
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A model and all that belongs to it."""
-
-    record: Record
-    tokenizer: Tokenizer
-    lm: build.Saveable
-    manifest: files.Manifest
+    labels: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
@@ -117,7 +102,7 @@ def reserve_run(directory: Path) -> Iterator[None]:
 
 def save(
     directory: Path,
-    record: AnyRecord,
+    record: Record[Any, Any],
     *,
     tensors: Mapping[str, Array],
     contents: Mapping[str, bytes],
@@ -126,12 +111,12 @@ def save(
     """Write a model into a directory that is reserved, in place of the one that was there.
 
     `contents` are its other files, as its tokenizer's. `metrics` is its journal, a line for each measurement; without
-    one, its numbers on the held-out text are the only line.
+    one, its numbers on the held-out data are the only line.
     """
     if not metrics and record.valid:
         metrics = [{"split": "valid", **record.valid}]
     everything: dict[str, files.Content] = {
-        CONFIG: _json(record.model_dump(mode="json")),
+        CONFIG: json.dumps(record.model_dump(mode="json"), indent=2, ensure_ascii=False).encode() + b"\n",
         TENSORS: tensors,
         CARD: card(record).encode(),
         **contents,
@@ -147,73 +132,57 @@ def save(
     )
 
 
-def task_of(directory: Path) -> str:
-    """What the model in a directory is for."""
-    task = _read_json(files.open_directory(directory, verify=False)).get("task")
-    return task if isinstance(task, str) else "lm"
-
-
 @dataclass(frozen=True)
-class SavedTask(Generic[N]):
-    """A net for a task, and all that belongs to it."""
+class Saved(Generic[R]):
+    """The files of a model, opened: its record is read, the rest when it is asked for."""
 
-    record: TaskRecord
-    net: N
-    read: Callable[[str], bytes]  # its other files
-    manifest: files.Manifest
+    record: R
+    _stored: files.Stored
+
+    @property
+    def directory(self) -> Path:
+        return self._stored.directory
+
+    def read(self, name: str) -> bytes:
+        """One of its other files."""
+        return self._stored.read(name)
+
+    def tensors(self) -> dict[str, Array]:
+        """Its weights or tables, memory-mapped."""
+        return self._stored.tensors(TENSORS)
+
+    def restore(self, build: Callable[[dict[str, Array]], T], tensors: dict[str, Array] | None = None) -> T:
+        """What `build` makes of its tensors; where these do not fit, an error says which file it was."""
+        tensors = self.tensors() if tensors is None else tensors
+        try:
+            return build(tensors)
+        except ElmanError as error:
+            raise DataError(f"{self._stored.path(TENSORS)}: {error.what}", hint=error.hint) from None
+        except (LookupError, TypeError, ValueError) as error:
+            raise DataError(f"{self._stored.path(TENSORS)} does not fit {CONFIG}: {error}") from None
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all its files."""
+        return sum(entry.size for entry in self._stored.manifest.files.values())
 
 
-def load_task(
-    directory: Path, restore: Callable[[TaskRecord, Callable[[str], bytes], dict[str, Array]], N], *, verify: bool
-) -> SavedTask[N]:
-    """The net for a task in a directory, as `restore` makes it from its record, its other files and its tensors."""
+def load(directory: Path, kind: type[R], restore: Callable[[Saved[R]], T], *, verify: bool) -> T:
+    """The model in a directory, as `restore` makes it from its files."""
 
-    def load_stored(stored: files.Stored) -> SavedTask[N]:
-        record = _validated(TaskRecord, stored)
-        with _explained(stored):
-            net = restore(record, stored.read, stored.tensors(TENSORS))
-        _verify_rest(stored)
-        return SavedTask(record, net, stored.read, stored.manifest)
+    def load_stored(stored: files.Stored) -> T:
+        made = restore(Saved(_validated(kind, stored), stored))
+        for name in set(stored.manifest.files) & {METRICS, CURVES, CARD} if stored.verify else ():
+            stored.read(name)  # not needed, but what the manifest vouches for is all there
+        return made
 
     return files.read_consistently(directory, load_stored, verify=verify)
 
 
-def load(directory: Path, *, verify: bool = True) -> Saved:
-    """The model in a directory."""
-    return files.read_consistently(directory, _load, verify=verify)
-
-
-def _load(stored: files.Stored) -> Saved:
-    record = _validated(Record, stored)
-    with ThreadPoolExecutor(max_workers=1) as pool:  # hashing a large model takes as long as reading a large vocabulary
-        reading = pool.submit(stored.tensors, TENSORS)
-        tokenizer = Tokenizer.from_files(stored.read)
-    if tokenizer.vocab_size != record.vocab_size:
-        raise DataError(
-            f"{stored.directory} does not fit together: {tokenizer.vocab_size} symbols in its tokenizer, "
-            f"{record.vocab_size} in {CONFIG}"
-        )
-    tensors = reading.result()
-    with _explained(stored):
-        lm = build.restore(record.model, tensors, vocab_size=record.vocab_size, reset_lines=record.data.reset_lines)
-    _verify_rest(stored)
-    return Saved(record, tokenizer, lm, stored.manifest)
-
-
-@contextlib.contextmanager
-def _explained(stored: files.Stored) -> Iterator[None]:
-    """Errors of a model that cannot be put together say where it is."""
-    try:
-        yield
-    except ElmanError as error:
-        raise DataError(f"{stored.path(TENSORS)}: {error.what}", hint=error.hint) from None
-    except (LookupError, TypeError, ValueError) as error:
-        raise DataError(f"{stored.path(TENSORS)} does not fit {CONFIG}: {error}") from None
-
-
-def _verify_rest(stored: files.Stored) -> None:
-    for name in set(stored.manifest.files) & {METRICS, CURVES, CARD} if stored.verify else ():
-        stored.read(name)  # not needed, but what the manifest vouches for is all there
+def task_of(directory: Path) -> str:
+    """What the model in a directory is for."""
+    task = _read_json(files.open_directory(directory, verify=False)).get("task")
+    return task if isinstance(task, str) else "lm"
 
 
 def _validated(kind: type[R], stored: files.Stored) -> R:
@@ -223,6 +192,8 @@ def _validated(kind: type[R], stored: files.Stored) -> R:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise DataError(f"{stored.path(CONFIG)}: {place}: {first['msg'].lower()}") from None
+    except ElmanError as error:  # a family or task that this version does not have
+        raise DataError(f"{stored.path(CONFIG)}: {error.what}", hint=error.hint) from None
 
 
 def _read_json(stored: files.Stored) -> dict[str, Any]:
@@ -235,29 +206,10 @@ def _read_json(stored: files.Stored) -> dict[str, Any]:
     return content
 
 
-def _json(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
-
-
-def card(record: AnyRecord) -> str:
+def card(record: Record[Any, Any]) -> str:
     """The model card: what it is, the command that made it, its numbers."""
-    is_lm = isinstance(record, Record)
-    family = record.model.family if isinstance(record, Record) else record.task
-    lines = [
-        "---",
-        "library_name: elman",
-        *(["pipeline_tag: text-generation"] if is_lm else []),
-        "license: unknown",
-        f"tags: [elman, {'language-model' if is_lm else 'sequence-model'}, {family}]",
-        *(["metrics: [perplexity]"] if is_lm else []),
-        "---",
-        "",
-        f"# A {'language' if is_lm else 'sequence'} model: {family}",
-        "",
-    ]
-    if isinstance(record, Record):
-        reads = "each line read alone" if record.data.reset_lines else "lines read as one stream"
-        lines.append(f"- units `{record.data.units}`, {record.vocab_size:,} symbols, {reads}")
+    lines = ["---", "library_name: elman", *record.card_metadata(), "license: unknown", "---", ""]
+    lines += [f"# A {record.headline()}", "", *(f"- {fact}" for fact in record.card_facts())]
     if record.source:
         lines.append(f"- made from {record.source.tokens:,} tokens in {record.source.lines:,} lines")
     settings = {key: value for key, value in record.model.model_dump(mode="json").items() if key != "family"}
@@ -268,11 +220,10 @@ def card(record: AnyRecord) -> str:
         lines += ["", "Made by", "", "```sh", record.command, "```"]
     if record.valid:
         rows = [(key, value) for key, value in record.valid.items() if value is not None]
-        lines += ["", "On held-out text:", "", "| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows)]
+        lines += ["", "On held-out data:", "", "| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows)]
     if record.notes:
         lines += ["", "Notes:", "", *(f"- {note}" for note in record.notes)]
-    uses = ("generate DIR", "next DIR PROMPT", "evaluate DIR FILE") if is_lm else ("predict DIR", "evaluate DIR FILE")
-    lines += ["", f"Use it with {', '.join(f'`elman {use}`' for use in uses)}.", ""]
+    lines += ["", f"Use it with {', '.join(f'`elman {use}`' for use in record.uses())}.", ""]
     return "\n".join(lines)
 
 

@@ -268,7 +268,7 @@ def test_a_recipe_is_found_beside_a_model_of_the_same_name(tmp_path: Path, monke
 def test_every_recipe_can_be_read() -> None:
     from elman import config
     from elman.tasks.seq2seq.config import Seq2SeqConfig
-    from elman.text.settings import PairsConfig
+    from elman.tasks.seq2seq.config import PairsConfig
     from elman.training.config import TrainConfig
 
     assert {

@@ -14,7 +14,7 @@ from elman.core.errors import UsageError
 from elman.core.parsing import make
 from elman.lm.cache import CacheModel
 from elman.lm.protocol import FreeModel, score_by_steps
-from elman.tasks.lm.count_config import CacheConfig
+from elman.lm.cache import CacheConfig
 from elman.testing import LAWS, saving_and_loading_is_exact
 
 CONFIGS = {

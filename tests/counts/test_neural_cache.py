@@ -13,7 +13,7 @@ from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.lm import neural_cache
 from elman.lm.neural_cache import EMPTY, NeuralCache, Remembered, Weighing
-from elman.tasks.lm.count_config import NeuralCacheConfig
+from elman.lm.neural_cache import NeuralCacheConfig
 
 
 def cache(*, window: int = 3, theta: float = 1.0, decay: float = 1.0, vocab_size: int = 4) -> NeuralCache:

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.nets.config import RecurrentConfig
+from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.nets.layer_mix import LayerMix
 from elman.tasks.bilm.net import BilmBatches, BilmModel, learned_features, turn_lines, turn_text
 from elman.testing import LAWS

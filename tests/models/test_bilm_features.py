@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from elman.nets.config import RecurrentConfig
+from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.tasks.bilm.features_net import BilmFeatures
 from elman.tasks.bilm.net import BilmModel, learned_features
-from elman.tasks.reading_config import TaggerConfig
+from elman.tasks.tag.config import TaggerConfig
 from elman.tasks.tag.bilm_words import ForeignWords
 from elman.tasks.tag.conll import Sentence
 from elman.tasks.tag.data import FormTable, TagBatch, Words, encode_sentences, learn_lexicon
 from elman.tasks.tag.net import TaggerModel
 from elman.text.rows import begins_of, padded
-from elman.text.settings import SentencesConfig
+from elman.tasks.tag.config import SentencesConfig
 from elman.text.units.pipelines import Recipe
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, UNK

@@ -12,7 +12,7 @@ import torch
 from elman.tasks.classify.data import LabelBatch
 from elman.tasks.classify.linear import LinearModel, fit_linear
 from elman.tasks.classify.net import ClassifierModel
-from elman.tasks.reading_config import ClassifierConfig
+from elman.tasks.classify.config import ClassifierConfig
 
 WORDS = np.array([[2, 3, 4, 5], [5, 1, 1, 1], [3, 3, 1, 1]])
 LENGTHS = np.array([4, 1, 2])

@@ -10,7 +10,7 @@ import torch
 
 from elman.lm.protocol import leaves
 from elman.lm.search import draw
-from elman.nets.config import RecurrentConfig
+from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.tasks.lm.families.recurrent_net import RecurrentModel
 
 

@@ -14,8 +14,9 @@ from torch import Tensor
 from elman.core.errors import DataError, UsageError
 from elman.lm.protocol import leaves, score_by_steps
 from elman.nets import neural_lm as neural
-from elman.nets.config import RecurrentConfig, WindowConfig
-from elman.nets.neural_lm import NeuralModel
+from elman.tasks.lm.families.recurrent import RecurrentConfig
+from elman.tasks.lm.families.window import WindowConfig
+from elman.tasks.lm.net import NeuralModel
 from elman.tasks.lm.families.recurrent_net import RecurrentModel
 from elman.tasks.lm.families.window_net import WindowModel
 from elman.text.units.vocabulary import EOS_ID

@@ -10,13 +10,15 @@ import pytest
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.lm import mixture
-from elman.lm.mixture import Mixture, fit_mixture, score_text
+from elman.lm.mixture import Mixture
+from elman.lm.mixture_fit import fit_mixture, score_text
 from elman.lm.neural_cache import NeuralCache
 from elman.lm.protocol import FreeModel, score_by_steps
-from elman.nets.neural_lm import NeuralModel
+from elman.tasks.lm.net import NeuralModel
 from elman.tasks.choices import MixtureConfig
 from elman.tasks.lm import build as families
-from elman.tasks.lm.count_config import NeuralCacheConfig, UniformConfig
+from elman.lm.neural_cache import NeuralCacheConfig
+from elman.tasks.lm.count_config import UniformConfig
 from elman.testing import LAWS, Law, TableLM, saving_and_loading_is_exact
 from elman.text.units.vocabulary import EOS_ID
 from tests.models.zoo import build

@@ -15,7 +15,7 @@ from elman.tasks.qa.passage_net import split_source
 from elman.tasks.qa.passages import SpanBatch
 from elman.tasks.qa.span_net import SpanReader, best_spans
 from elman.tasks.qa.written_net import WritingReader
-from elman.tasks.reading_config import ReaderConfig
+from elman.tasks.qa.config import ReaderConfig
 from elman.text.rows import PairBatch
 from elman.text.units.vocabulary import EOS_ID
 

@@ -11,9 +11,9 @@ import torch
 
 from elman.tasks.qa.chosen_net import ReaderModel
 from elman.tasks.qa.stories import Question, Stories, StoryBatch, encode_stories, look_up
-from elman.tasks.reading_config import ReaderConfig
+from elman.tasks.qa.config import ReaderConfig
 from elman.text.rows import begins_of, padded
-from elman.text.settings import StoriesConfig
+from elman.tasks.qa.config import StoriesConfig
 from elman.text.units.word_list import learn_words
 
 QUESTIONS = [

@@ -8,7 +8,8 @@ import pytest
 
 from elman.core.errors import UsageError
 from elman.core.parsing import make
-from elman.nets.config import RecurrentConfig, WindowConfig
+from elman.tasks.lm.families.recurrent import RecurrentConfig
+from elman.tasks.lm.families.window import WindowConfig
 from elman.tasks.choices import families
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from elman.tasks.reading_config import TaggerConfig
+from elman.tasks.tag.config import TaggerConfig
 from elman.tasks.tag.conll import Sentence
 from elman.tasks.tag.data import FormTable, TagBatch, Words, encode_sentences, learn_lexicon
 from elman.tasks.tag.net import TaggerModel
 from elman.text.rows import begins_of, padded
-from elman.text.settings import SentencesConfig
+from elman.tasks.tag.config import SentencesConfig
 
 SENTENCES = [("a", "bb", "a", "ccc"), ("bb",), ("dd", "a")]
 LABELS = ["O", "B-X", "I-X"]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from elman.core.arrays import Array
-from elman.nets.config import TransformerConfig
+from elman.tasks.lm.families.transformer import TransformerConfig
 from elman.nets.transformer import GAIN, MIN_STRIDE, BlockShape, CausalBlock
 from elman.tasks.lm.families.transformer_net import TransformerModel
 from elman.text.units.vocabulary import EOS_ID

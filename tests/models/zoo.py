@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from elman.nets.config import NetConfig, RecurrentConfig, TransformerConfig, WindowConfig
-from elman.nets.neural_lm import NeuralModel
+from elman.nets.config import NetConfig
+from elman.tasks.lm.families.recurrent import RecurrentConfig
+from elman.tasks.lm.families.transformer import TransformerConfig
+from elman.tasks.lm.families.window import WindowConfig
+from elman.tasks.lm.net import NeuralModel
 from elman.tasks.lm.families.recurrent_net import RecurrentModel
 from elman.tasks.lm.families.transformer_net import TransformerModel
 from elman.tasks.lm.families.window_net import WindowModel

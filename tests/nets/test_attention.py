@@ -10,7 +10,7 @@ from torch import Tensor
 
 from elman.core.errors import UsageError
 from elman.nets.attention import Attention
-from elman.tasks.seq2seq.config import Score
+from elman.nets.config import Score
 
 # Two positions of width two, and one query.
 MEMORY = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Reading in both directions."""
+"""LayerOutputs in both directions."""
 
 from __future__ import annotations
 

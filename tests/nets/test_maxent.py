@@ -13,7 +13,7 @@ from torch import Tensor
 
 from elman.core.errors import DataError
 from elman.nets import cross_entropy as chunking
-from elman.nets.config import RecurrentConfig
+from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.nets.maxent import Maxent, SparseLogits
 from elman.nets.sampled_head import SampledHead
 from elman.nets.sampled_loss import CRITERIA, sampled_loss

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from elman.core.errors import UsageError
 from elman.nets import cross_entropy as chunking
-from elman.nets.config import RecurrentConfig
+from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.nets.full_head import FullHead
 from elman.nets.sampled_head import SampledHead
 from elman.nets.sampled_loss import CRITERIA, Drawn, sampled_loss

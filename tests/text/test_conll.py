@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from elman.core.errors import DataError
 from elman.tasks.tag.conll import SentenceReader, read_sentences, write_sentence
-from elman.text.settings import SentencesConfig
+from elman.tasks.tag.config import SentencesConfig
 
 CONLLU = """\
 # newdoc id = one

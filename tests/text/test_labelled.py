@@ -10,7 +10,7 @@ import pytest
 from elman.core.errors import DataError, UsageError
 from elman.tasks.classify.data import LabelBatches, count_words, encode_texts, labels_of_row, read_labelled, split_text
 from elman.text.batches import Position
-from elman.text.settings import LabelledConfig
+from elman.tasks.classify.config import LabelledConfig
 from elman.text.units.word_list import learn_words
 
 

@@ -11,7 +11,7 @@ from elman.core.errors import DataError, UsageError
 from elman.tasks.seq2seq.data import encode_pairs, learn_vocabularies, lengths_of, rows_of
 from elman.text.batches import Position
 from elman.text.rows import SOURCE_FACTOR, PairBatches
-from elman.text.settings import PairsConfig
+from elman.tasks.seq2seq.config import PairsConfig
 from elman.text.tables import Pairs
 from elman.text.units.vocabulary import EOS_ID
 

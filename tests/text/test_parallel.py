@@ -10,7 +10,7 @@ import pytest
 
 from elman.core.errors import DataError
 from elman.text.formats import guess_task
-from elman.text.settings import PairsConfig
+from elman.tasks.seq2seq.config import PairsConfig
 from elman.text.tables import Pairs, read_pairs
 
 

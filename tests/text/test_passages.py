@@ -21,7 +21,7 @@ from elman.tasks.qa.passages import (
 )
 from elman.tasks.qa.stories import Question, split_sentence
 from elman.text.batches import Position
-from elman.text.settings import StoriesConfig
+from elman.tasks.qa.config import StoriesConfig
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from elman.text.units.word_list import learn_words
 

@@ -18,7 +18,7 @@ from elman.tasks.qa.stories import (
     unpack_questions,
 )
 from elman.text.batches import Position
-from elman.text.settings import StoriesConfig
+from elman.tasks.qa.config import StoriesConfig
 from elman.text.units.word_list import learn_words
 
 BABI = """\

@@ -14,8 +14,9 @@ from elman.core.errors import UsageError
 from elman.lm.cache import CacheModel
 from elman.lm.mixture import Mixture
 from elman.lm.neural_cache import NeuralCache
-from elman.nets.neural_lm import NeuralModel
-from elman.tasks.lm.count_config import CacheConfig, NeuralCacheConfig
+from elman.tasks.lm.net import NeuralModel
+from elman.lm.cache import CacheConfig
+from elman.lm.neural_cache import NeuralCacheConfig
 from elman.testing import TableLM
 from elman.text.units.vocabulary import EOS_ID
 from elman.training import dynamic

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from elman.core.errors import DataError, UsageError, WriteError
-from elman.nets.config import RecurrentConfig, WindowConfig
+from elman.tasks.lm.families.recurrent import RecurrentConfig
+from elman.tasks.lm.families.window import WindowConfig
 from elman.training.checkpoint import FOLDER, newest_checkpoint
 from elman.training.config import TrainConfig
 from elman.training.loop import Trainer

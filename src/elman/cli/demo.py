@@ -19,7 +19,7 @@ from elman.cli.demo_tables import BothSides, HeadRow, Row, print_both_sides, pri
 from elman.cli.options import Json, Seed
 
 if TYPE_CHECKING:
-    from elman.api import Model, TaskModel
+    from elman.api import Model
 
 Texts = Mapping[str, Path]
 Step = Callable[[str], None]
@@ -130,9 +130,7 @@ def demo(
 
 def compare_models(texts: Texts, out: Path, seed: int, step: Step) -> tuple[list[Row], BothSides]:
     """Every family, mixtures of some, and the models that see both sides of a word."""
-    from elman.api import Model, mix
-    from elman.tasks.bilm.task import TwoWayModel
-    from elman.tasks.masked.task import Restorer
+    from elman.api import EvaluateOptions, mix
 
     rows = []
     both: dict[str, Any] = {}
@@ -141,11 +139,9 @@ def compare_models(texts: Texts, out: Path, seed: int, step: Step) -> tuple[list
         begin = time.perf_counter()
         made = _train(entry, texts, out / name.split()[0], seed)
         seconds = time.perf_counter() - begin
-        if isinstance(made, TwoWayModel):
-            both = made.evaluate(texts["test"], seed=seed)
-            made = made.forward()
-        assert isinstance(made, Model)
-        rows.append(_row(name, entry.what, made, seconds, texts, seed))
+        if entry.task == "bilm":
+            both = made.evaluate(texts["test"], EvaluateOptions(seed=seed))
+        rows.append(_row(name, entry.what, made.language_model(), seconds, texts, seed))
     for name, members in MIXTURES.items():
         step(f"mixing {name}")
         begin = time.perf_counter()
@@ -154,13 +150,12 @@ def compare_models(texts: Texts, out: Path, seed: int, step: Step) -> tuple[list
         rows.append(_row(name, "all of that", mixed, time.perf_counter() - begin, texts, seed))
     step("dynamic evaluation")
     begin = time.perf_counter()
-    numbers = mixed.evaluate(texts["test"], dynamic=True, seed=seed)
+    numbers = mixed.evaluate(texts["test"], EvaluateOptions(dynamic=True, seed=seed))
     figures = (numbers["perplexity_dynamic"], numbers["bits_per_byte_dynamic"], time.perf_counter() - begin)
     rows.append(Row(DYNAMIC, "and learns", *figures, mixed.num_bytes or 0, None))
     step("training masked")
     masked = _train(MASKED, texts, out / "masked", seed)
-    assert isinstance(masked, Restorer)
-    restored = masked.evaluate(texts["test"], seed=seed)
+    restored = masked.evaluate(texts["test"], EvaluateOptions(seed=seed))
     return rows, BothSides(
         both["perplexity"],
         both["perplexity_backward"],
@@ -173,7 +168,7 @@ def compare_models(texts: Texts, out: Path, seed: int, step: Step) -> tuple[list
 
 def compare_heads(texts: Texts, out: Path, seed: int, step: Step) -> tuple[list[HeadRow], int]:
     """The same net in the same time, by what its output learns from; and the size of its vocabulary."""
-    from elman.api import Model
+    from elman.api import EvaluateOptions
 
     rows, vocab_size = [], 0
     for head, what in HEADS.items():
@@ -182,14 +177,13 @@ def compare_heads(texts: Texts, out: Path, seed: int, step: Step) -> tuple[list[
         begin = time.perf_counter()
         made = _train(entry, texts, out / f"{HEAD_NET}-{head}", seed)
         seconds = time.perf_counter() - begin
-        assert isinstance(made, Model)
-        perplexity = made.evaluate(texts["test"], seed=seed)["perplexity"]
+        perplexity = made.evaluate(texts["test"], EvaluateOptions(seed=seed))["perplexity"]
         rows.append(HeadRow(head, what, perplexity, (made.record.outcome or {})["epochs"], seconds))
         vocab_size = made.record.vocab_size
     return rows, vocab_size
 
 
-def _train(entry: Entry, texts: Texts, out: Path, seed: int) -> Model | TaskModel:
+def _train(entry: Entry, texts: Texts, out: Path, seed: int) -> Any:
     from elman.api import train
 
     return train(
@@ -207,7 +201,9 @@ def _train(entry: Entry, texts: Texts, out: Path, seed: int) -> Model | TaskMode
 
 
 def _row(name: str, what: str, model: Model, seconds: float, texts: Texts, seed: int) -> Row:
-    numbers = model.evaluate(texts["test"], seed=seed)
+    from elman.api import EvaluateOptions
+
+    numbers = model.evaluate(texts["test"], EvaluateOptions(seed=seed))
     sample = model.generate("The", tokens=SAMPLE_TOKENS, temperature=SAMPLE_TEMPERATURE, seed=seed, forbid=["<unk>"])
     sample = re.sub(r"\s+", " ", "The" + sample)
     num_bytes = model.num_bytes or sum(array.nbytes for array in model.lm.tensors().values())

@@ -51,7 +51,7 @@ def write_names(directory: Path, seed: int) -> dict[str, Path]:
 def compare_contexts(out: Path, seed: int, step: Callable[[str], None]) -> list[NamesRow]:
     """The decoder that sees the source once, and the one that looks where it wants; its attention as a picture."""
     from elman import pictures
-    from elman.api import train
+    from elman.api import EvaluateOptions, train
     from elman.tasks.seq2seq.model import SearchOptions, Translator
 
     paths = write_names(out, seed)
@@ -69,7 +69,7 @@ def compare_contexts(out: Path, seed: int, step: Callable[[str], None]) -> list[
             overwrite=True,
         )
         assert isinstance(made, Translator)
-        found = made.evaluate([paths["test"]], beam=1, seed=seed)
+        found = made.evaluate(paths["test"], EvaluateOptions(beam=1, seed=seed))
         sample = made.translate([SOURCE], SearchOptions(with_attention=context == "attention"))[0][0]
         seconds = made.record.seconds or 0.0
         rows.append(NamesRow(context, what, found["exact_match"], found["edit_distance"], seconds, sample.text))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -43,28 +43,15 @@ def evaluate(
 
     --dynamic adds the same numbers under names that end in _dynamic. The model in DIR stays as it is.
     """
-    from elman.api import Model, load
-    from elman.tasks.seq2seq.model import Translator
+    from elman.api import EvaluateOptions, TaskModel, load
 
     data = choose_data(data, source, target)
-    model = load(directory, verify=not no_verify)
-    if isinstance(model, Model) and beam is not None:
-        raise UsageError("--beam does not apply to a language model", hint="leave it out")
-    if not isinstance(model, Model) and reset_lines is not None:
-        raise UsageError(f"--reset-lines and --stream do not apply to {model.record.task}", hint="leave them out")
-    if not isinstance(model, Model) and (dynamic or dynamic_rate is not None):
-        raise UsageError(f"--dynamic does not apply to {model.record.task}", hint="leave it out")
-    if not isinstance(model, Translator) and target:
-        raise UsageError(f"--target does not apply to {model.record.task}", hint="leave it out")
-    if model.record.task not in ("seq2seq", "tag", "classify", "qa") and picture:
-        raise UsageError(f"--picture does not apply to {model.record.task}", hint="leave it out")
+    model: TaskModel[Any] = load(directory, verify=not no_verify)
+    options = EvaluateOptions(
+        beam=beam, reset_lines=reset_lines, dynamic=dynamic, dynamic_rate=dynamic_rate, targets=target, seed=seed
+    )
     with terminal.status("scoring"):
-        if isinstance(model, Model):
-            found = model.evaluate(data, reset_lines=reset_lines, dynamic=dynamic, dynamic_rate=dynamic_rate, seed=seed)
-        elif isinstance(model, Translator):
-            found = model.evaluate(data, targets=target, beam=beam, seed=seed)
-        else:
-            found = model.evaluate(data, beam=beam, seed=seed)
+        found = model.evaluate(data, options)
     if json:
         terminal.print_json(found)
     else:
@@ -72,12 +59,10 @@ def evaluate(
     if picture is not None:
         from elman import pictures
 
-        if "confusions" in found:
-            pictures.write(pictures.confusion_map(**found["confusions"]), picture)
-        elif "by_length" in found:
-            pictures.write(pictures.by_length({str(directory): found["by_length"]}), picture)
-        else:
+        drawn = model.pictures(found)
+        if not drawn:
             raise UsageError("there is no picture of these numbers", hint="leave --picture out")
+        pictures.write(drawn[0], picture)
     if found.get("impossible_tokens"):
         terminal.say(
             f"the perplexity is infinite: {found['impossible_tokens']:,} tokens have probability zero "

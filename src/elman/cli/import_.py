@@ -20,9 +20,9 @@ def import_model(
     """Make a model of an ARPA file from KenLM, SRILM or elman."""
     from elman.api import import_arpa
 
-    with terminal.status(f"reading {file}") as report:
-        model = import_arpa(file, out=out, overwrite=overwrite, command=terminal.command(), report=report)
+    with terminal.status(f"reading {file}"):
+        model = import_arpa(file, out=out, overwrite=overwrite, command=terminal.command())
     if json:
         terminal.print_json(model.info())
     else:
-        terminal.say(f"{out}: {model.record.model.family} of {model.record.vocab_size:,} symbols")
+        terminal.say(f"{out}: {model.record.family} of {model.record.vocab_size:,} symbols")

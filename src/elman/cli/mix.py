@@ -8,6 +8,7 @@ import typer
 
 from elman.cli import terminal
 from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings
+from elman.core.settings import parse_pairs
 
 
 def mix(
@@ -41,7 +42,7 @@ def mix(
             members,
             valid=valid,
             out=out,
-            settings=terminal.parse_pairs(settings),
+            settings=parse_pairs(settings),
             seed=seed,
             overwrite=overwrite,
             command=terminal.command(),

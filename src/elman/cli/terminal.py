@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -15,7 +15,7 @@ import typer
 from elman.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from elman.api import Model, TaskModel
+    from elman.api import TaskModel
     from elman.training.progress import Progress
 
 LINE_SECONDS = 10.0  # between two lines of progress where there is no terminal
@@ -198,17 +198,6 @@ def command() -> str:
     return shlex.join(["elman", *sys.argv[1:]])
 
 
-def parse_pairs(pairs: Iterable[str] | None) -> dict[str, str]:
-    """`section.key=value` pairs as settings."""
-    found = {}
-    for pair in pairs or ():
-        key, equals, value = pair.partition("=")
-        if not equals or "." not in key:
-            raise UsageError(f"--set {pair} is not of the form section.key=value", hint="for example model.order=5")
-        found[key] = value
-    return found
-
-
 def limit_threads(threads: int | None) -> None:
     """Before numpy is there: the libraries below it read their number of threads only once."""
     if threads is not None:
@@ -222,7 +211,7 @@ def show_help(context: typer.Context) -> NoReturn:
     raise UsageError("nothing to read: stdin is the terminal", hint="give a file, or - to type")
 
 
-def print_made(model: Model | TaskModel, *, json: bool) -> None:
+def print_made(model: TaskModel[Any], *, json: bool) -> None:
     """What was made: its numbers, and where it is."""
     found = model.info()
     if json:

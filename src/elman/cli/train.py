@@ -10,6 +10,7 @@ import typer
 from elman.cli import terminal
 from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings, SourceFiles, TargetFiles, choose_data
 from elman.core.errors import UsageError
+from elman.core.settings import parse_pairs
 
 
 def train(
@@ -84,7 +85,7 @@ def train(
     from elman.training.threads import prepare_environment
 
     prepare_environment()
-    pairs = terminal.parse_pairs(settings)
+    pairs = parse_pairs(settings)
     if epochs is not None and pairs.setdefault("train.epochs", str(epochs)) != str(epochs):
         raise UsageError(f"train.epochs is given twice: {epochs} and {pairs['train.epochs']}")
     with terminal.training(f"training {model or (task if task != 'lm' else 'mkn')}") as (report, on_progress):

@@ -1,10 +1,21 @@
-"""What every record of settings is."""
+"""Settings: frozen records that refuse unknown keys, and the way from what a user wrote to them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from elman.core.errors import MissingError, UsageError
+
+SECTIONS = ("data", "model", "train")
+RECIPES = Path(__file__).parent.with_name("recipes")
+
+Sections = dict[str, dict[str, Any]]  # by section, then by key
 
 
 class Config(BaseModel):
@@ -13,8 +24,101 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+C = TypeVar("C", bound=Config)
+
+
 def _split_commas(value: Any) -> Any:
     return [part for part in value.split(",") if part] if isinstance(value, str) else value
 
 
 Integers = Annotated[tuple[int, ...], BeforeValidator(_split_commas)]
+
+
+def make(record: type[C], settings: Mapping[str, Any], *, section: str) -> C:
+    """A record from settings, or a UsageError that names the nearest valid key."""
+    for key in settings:
+        if key not in record.model_fields:
+            valid = [name for name in record.model_fields if name != "family"]
+            close = difflib.get_close_matches(key, valid, n=1, cutoff=0.4)
+            family = f" of {settings['family']}" if "family" in settings else ""
+            hint = f"did you mean {section}.{close[0]}?" if close else None
+            if not close:
+                hint = f"valid here: {', '.join(f'{section}.{name}' for name in valid) or 'nothing can be set'}"
+            raise UsageError(f"{section}.{key} is not a setting{family}", hint=hint)
+    try:
+        return record.model_validate(dict(settings))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in (section, *first["loc"]))
+        message = first["msg"].removeprefix("Value error, ")
+        got = f" (got {first['input']!r})" if first["loc"] else ""
+        raise UsageError(f"{place}: {message[:1].lower()}{message[1:]}{got}") from None
+
+
+def parse_pairs(pairs: Iterable[str] | None) -> dict[str, str]:
+    """What --set gives, `section.key=value`, as {"section.key": "value"}."""
+    found = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals or "." not in key:
+            raise UsageError(f"--set {pair} is not of the form section.key=value", hint="for example model.order=5")
+        found[key] = value
+    return found
+
+
+def sections_of(settings: Mapping[str, Any]) -> Sections:
+    """{"model.order": 5} as {"model": {"order": 5}}, with a place for every section."""
+    sections: Sections = {section: {} for section in SECTIONS}
+    for name, value in settings.items():
+        section, _, key = name.partition(".")
+        if section not in sections or not key:
+            raise UsageError(f"{name!r} is not of the form section.key", hint=f"sections: {', '.join(sections)}")
+        sections[section][key] = value
+    return sections
+
+
+def merge_settings(
+    flags: Mapping[str, Any], *, settings: Mapping[str, Any] | None, recipe: str | Path | None
+) -> Sections:
+    """By section, from a recipe, --set and flags ({"data.units": "char"}); what is said twice must be the same."""
+    given = sections_of(settings or {})
+    for name, value in flags.items():
+        section, _, key = name.partition(".")
+        if value is not None and given[section].setdefault(key, value) != value:
+            raise UsageError(f"{name} is given twice: {value} and {given[section][key]}")
+    base = read_recipe(Path(recipe)) if recipe is not None else {}
+    return {section: {**base.get(section, {}), **values} for section, values in given.items()}
+
+
+def refuse(sections: Mapping[str, Mapping[str, Any]], names: Sequence[str], what: str) -> None:
+    """An error if anything is set in these sections."""
+    for name in names:
+        for key in sections[name]:
+            raise UsageError(f"{name}.{key} does not apply to {what}", hint=f"leave {name}.{key} out")
+
+
+def recipes() -> list[str]:
+    """The names of the recipes that are shipped."""
+    return sorted(path.stem for path in RECIPES.glob("*.toml"))
+
+
+def read_recipe(path: Path) -> Sections:
+    """The tables of a TOML recipe: a file, or a shipped one by its name."""
+    if str(path) in recipes() and not path.is_file():
+        path = RECIPES / f"{path}.toml"
+    try:
+        with path.open("rb") as file:
+            tables = tomllib.load(file)
+    except OSError as error:
+        hint = f"a file, or one of {', '.join(recipes())}"
+        raise MissingError(f"cannot read the recipe {path}: {error.strerror}", hint=hint) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}") from None
+    for section, values in tables.items():
+        if section not in SECTIONS:
+            raise UsageError(
+                f"[{section}] in {path}: there is no such section", hint=f"sections: {', '.join(SECTIONS)}"
+            )
+        if not isinstance(values, dict):
+            raise UsageError(f"{path}: {section} is outside a table", hint="put it under [data], [model] or [train]")
+    return tables

@@ -16,6 +16,7 @@ import numpy as np
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 
+DAMAGED = "copy the model again from where it came, or train it again"
 MAX_HEADER_BYTES = 100_000_000  # safetensors' own limit
 MAX_TENSORS = 10_000  # a header of 100,000 entries only burns time
 
@@ -102,3 +103,16 @@ def _parse_header(path: Path, view: memoryview) -> tuple[int, dict[str, _Place]]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(f"{path} has a malformed header: {type(error).__name__} {error}") from None
     return 8 + length, places
+
+
+def require_table(tensors: Mapping[str, Array], name: str, kinds: str, rows: int | None = None) -> Array:
+    """One array of a saved model, of one of these kinds of numbers and this length; an error where it is not so."""
+    found = tensors.get(name)
+    if found is None or found.dtype.kind not in kinds or found.ndim != 1 or (rows is not None and len(found) != rows):
+        raise DataError(f"the model's table {name} is missing or not what it should be", hint=DAMAGED)
+    return found
+
+
+def under_prefix(tensors: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """The tensors whose names begin so, without that beginning."""
+    return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}

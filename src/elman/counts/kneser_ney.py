@@ -11,44 +11,35 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from elman.core.arrays import Array
-from elman.counts.counting import Counts, count_ngrams
+from elman.counts.counting import Counts
 from elman.counts.interpolation import Share, interpolate, suffix_links
 from elman.counts.ngram import NgramModel
 from elman.counts.scratch import Scratch
-from elman.tasks.lm.count_config import KneserNeyConfig
 
 FALLBACK = (0.5, 1.0, 1.5)  # where count-of-counts do not allow an estimate
 
 
 def fit_kneser_ney(
-    config: KneserNeyConfig,
-    ids: Array,
+    raw: Counts,
     *,
-    vocab_size: int,
+    modified: bool,
+    prune: Sequence[int],
     reset_lines: bool,
     scratch: Scratch,
     report: Callable[[str], None],
 ) -> NgramModel:
-    """Count, adjust, discount, interpolate."""
-    raw = count_ngrams(ids, order=config.order, vocab_size=vocab_size, reset_lines=reset_lines, scratch=scratch)
+    """Adjust, discount, interpolate, from the counts alone. `modified`: three discounts an order instead of one."""
     links = suffix_links(raw.trie, scratch)
     adjusted = adjusted_counts(raw, links, scratch)
     discounts = []
     for k, counts in enumerate(adjusted.counts, start=1):
-        found, why = estimate_discounts(count_of_counts(counts, scratch), modified=config.family == "mkn")
+        found, why = estimate_discounts(count_of_counts(counts, scratch), modified=modified)
         discounts.append(found)
-        kind = "discounts" if config.family == "mkn" else "discount"
-        values = ", ".join(f"{d:.3f}" for d in (found if config.family == "mkn" else found[:1]))
+        kind = "discounts" if modified else "discount"
+        values = ", ".join(f"{d:.3f}" for d in (found if modified else found[:1]))
         report(f"order {k}: {raw.trie.num_nodes(k):,} n-grams, {kind} {values}{f' ({why})' if why else ''}")
-    return interpolate(
-        adjusted,
-        links,
-        discounting(discounts),
-        raw=raw,
-        prune=config.prune,
-        reset_lines=reset_lines,
-        scratch=scratch,
-    )
+    share = discounting(discounts)
+    return interpolate(adjusted, links, share, raw=raw, prune=prune, reset_lines=reset_lines, scratch=scratch)
 
 
 def adjusted_counts(raw: Counts, links: Sequence[Array], scratch: Scratch) -> Counts:

@@ -14,10 +14,10 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError
+from elman.core.tensors import DAMAGED, require_table
 from elman.counts.trie import NOWHERE, Trie
 from elman.text.units.vocabulary import EOS_ID
 
-DAMAGED = "copy the model again from where it came, or train it again"
 CHUNK_TOKENS = 1 << 17  # scored at once: two threads get in each other's way with smaller pieces (256 against 212 ns)
 NUM_THREADS = min(2, os.cpu_count() or 1)  # score large batches: numpy lets go of the interpreter meanwhile
 
@@ -151,24 +151,16 @@ class NgramModel:
     ) -> NgramModel:
         """The model that was saved; a table that does not fit together is refused."""
         trie = trie_from_tensors(tensors, order=order, vocab_size=vocab_size)
-        log_probs = [tensor(tensors, f"log_probs.{k}", "f", trie.num_nodes(k)) for k in range(1, order + 1)]
-        backoffs = [tensor(tensors, f"backoffs.{k}", "f", trie.num_nodes(k)) for k in range(1, order)]
+        log_probs = [require_table(tensors, f"log_probs.{k}", "f", trie.num_nodes(k)) for k in range(1, order + 1)]
+        backoffs = [require_table(tensors, f"backoffs.{k}", "f", trie.num_nodes(k)) for k in range(1, order)]
         return cls(trie, log_probs, backoffs, reset_lines=reset_lines)
 
 
 def trie_from_tensors(tensors: Mapping[str, Array], *, order: int, vocab_size: int) -> Trie:
     """The trie that was saved; one whose arrays do not fit together is refused."""
-    words = [np.arange(vocab_size + 1)] + [tensor(tensors, f"words.{k}", "u") for k in range(2, order + 1)]
-    starts = [tensor(tensors, f"starts.{k}", "ui", len(words[k - 1]) + 1) for k in range(1, order)]
+    words = [np.arange(vocab_size + 1)] + [require_table(tensors, f"words.{k}", "u") for k in range(2, order + 1)]
+    starts = [require_table(tensors, f"starts.{k}", "ui", len(words[k - 1]) + 1) for k in range(1, order)]
     for k, level in enumerate(starts, start=1):
         if int(level[0]) != 0 or int(level[-1]) != len(words[k]):
             raise DataError(f"starts.{k} and words.{k + 1} of the model do not fit together", hint=DAMAGED)
     return Trie(vocab_size, tuple(words), tuple(starts))
-
-
-def tensor(tensors: Mapping[str, Array], name: str, kinds: str, rows: int | None = None) -> Array:
-    """One array of a saved model, of one of these kinds of numbers and this length."""
-    found = tensors.get(name)
-    if found is None or found.dtype.kind not in kinds or found.ndim != 1 or (rows is not None and len(found) != rows):
-        raise DataError(f"the model's table {name} is missing or not what it should be", hint=DAMAGED)
-    return found

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from elman.core.arrays import Array
-from elman.counts.counting import Counts, count_ngrams
+from elman.core.tensors import require_table
+from elman.counts.counting import Counts
 from elman.counts.interpolation import Share, interpolate, suffix_links
 from elman.counts.kneser_ney import count_of_counts, discounting, estimate_discounts
-from elman.counts.ngram import NgramModel, advance_nodes, follow, start_nodes, tensor, trie_from_tensors
+from elman.counts.ngram import NgramModel, advance_nodes, follow, start_nodes, trie_from_tensors
 from elman.counts.scratch import Scratch
 from elman.counts.trie import NOWHERE
-from elman.tasks.lm.count_config import BigramConfig, NgramConfig, UnigramConfig
 from elman.text.units.vocabulary import EOS_ID
+
+Smoothing = Literal["ml", "add", "interpolated", "witten-bell", "absolute"]
 
 NUM_BUCKETS = 16  # of histories by how often they were seen, each twice as often as the one before
 EM_ROUNDS = 50
@@ -128,8 +131,8 @@ class CountModel:
         cls, tensors: Mapping[str, Array], *, order: int, vocab_size: int, reset_lines: bool
     ) -> CountModel:
         trie = trie_from_tensors(tensors, order=order, vocab_size=vocab_size)
-        counts = tuple(tensor(tensors, f"counts.{k}", "ui", trie.num_nodes(k)) for k in range(1, order + 1))
-        alpha = float(tensor(tensors, "alpha", "f", 1)[0])
+        counts = tuple(require_table(tensors, f"counts.{k}", "ui", trie.num_nodes(k)) for k in range(1, order + 1))
+        alpha = float(require_table(tensors, "alpha", "f", 1)[0])
         return cls(Counts(trie, counts), alpha=alpha, reset_lines=reset_lines)
 
 
@@ -143,30 +146,27 @@ def history_totals(counts: Counts) -> list[Array]:
 
 
 def fit_smoothed(
-    config: UnigramConfig | BigramConfig | NgramConfig,
     ids: Array,
+    count: Callable[[Array], Counts],
     *,
-    vocab_size: int,
+    smoothing: Smoothing,
+    alpha: float | None,
+    prune: Sequence[int],
     reset_lines: bool,
     heldout_ids: Array | None,
     scratch: Scratch,
     report: Callable[[str], None],
 ) -> CountModel | NgramModel:
-    """Count, tune what is to be tuned on held-out text, smooth."""
-
-    def count(part: Array) -> Counts:
-        return count_ngrams(part, order=config.order, vocab_size=vocab_size, reset_lines=reset_lines, scratch=scratch)
-
-    tunes = config.smoothing == "interpolated" or (config.smoothing == "add" and config.alpha is None)
+    """Tune what is to be tuned on held-out text, and smooth. `count` gives the counts of a text, or of a part of it."""
+    tunes = smoothing == "interpolated" or (smoothing == "add" and alpha is None)
     tuning = _Tuning.of(ids, heldout_ids) if tunes else None
     counts = count(ids)
     # nothing was held out: tune on the end of the text with counts of the rest, then use the counts of it all
     tuning_counts = counts if tuning is None or tuning.counted is None else count(tuning.counted)
-    match config.smoothing:
+    match smoothing:
         case "ml":
             return CountModel(counts, alpha=0.0, reset_lines=reset_lines)
         case "add":
-            alpha = config.alpha
             if alpha is None:
                 assert tuning is not None
                 alpha = tune_alpha(CountModel(tuning_counts, alpha=1.0, reset_lines=reset_lines), tuning.ids)
@@ -184,7 +184,6 @@ def fit_smoothed(
             share = witten_bell
         case "absolute":
             share = discounting(_absolute_discounts(counts, scratch, report))
-    prune = config.prune if isinstance(config, NgramConfig) else ()
     links = suffix_links(counts.trie, scratch)
     return interpolate(counts, links, share, raw=counts, prune=prune, reset_lines=reset_lines, scratch=scratch)
 

@@ -11,21 +11,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError
+from elman.core.settings import Config
+from elman.core.tensors import DAMAGED, require_table
 from elman.counts.adjustment import Adjustment, Evidence, bucket, coarse_bucket, code, fit_adjustment
-from elman.counts.ngram import DAMAGED, tensor
 from elman.counts.trie import NOWHERE, Trie
-from elman.tasks.lm.count_config import SnmConfig
 from elman.text.units.vocabulary import EOS_ID
 
 SORTED_AT_ONCE = 1 << 25  # keys: 256 MB
 HELDOUT = 0.05  # of the training text, where no other is given to fit the adjustment on:
 MIN_HELDOUT_TOKENS, MAX_HELDOUT_TOKENS = 5_000, 100_000  # so many at least (a fifth of a small text) and at most
 Template = tuple[tuple[int, ...], ...]  # alternatives (one feature each, sharing counts) as distances of their words
+
+
+class SnmConfig(Config):
+    """Sparse non-negative matrix estimation: n-gram and skip-gram features, adjustment fitted on held-out text."""
+
+    family: Literal["snm"] = "snm"
+    order: int = Field(5, ge=1, le=10)  # n-gram features of 0 .. order-1 words
+    skip_words: int = Field(2, ge=0, le=4)  # words of context in a skip-gram feature; 0 for none
+    max_skip: int = Field(3, ge=1, le=10)  # words a skip-gram may leave out
+    reach: int = Field(20, ge=0, le=200)  # single words beyond, as far back as this, wherever they stand; 0 for none
 
 
 def templates(config: SnmConfig) -> list[Template]:
@@ -352,12 +364,12 @@ class SnmModel:
         """The model that was saved."""
         matrices = []
         for i in range(len(templates(config))):
-            contexts, words = tensor(tensors, f"{i}.contexts", "u"), tensor(tensors, f"{i}.words", "u")
-            starts = tensor(tensors, f"{i}.starts", "u", len(contexts) + 1)
+            contexts, words = require_table(tensors, f"{i}.contexts", "u"), require_table(tensors, f"{i}.words", "u")
+            starts = require_table(tensors, f"{i}.starts", "u", len(contexts) + 1)
             if int(starts[0]) != 0 or int(starts[-1]) != len(words):
                 raise DataError(f"tables {i}.starts and {i}.words of the model do not fit together", hint=DAMAGED)
-            values = tensor(tensors, f"{i}.values", "f", len(words))
-            sums = tensor(tensors, f"{i}.sums", "f", len(contexts))
+            values = require_table(tensors, f"{i}.values", "f", len(words))
+            sums = require_table(tensors, f"{i}.sums", "f", len(contexts))
             matrices.append(Matrix(Trie(vocab_size, (contexts, words), (starts,)), values, sums))
-        floor = float(tensor(tensors, "floor", "f", 1)[0])
+        floor = float(require_table(tensors, "floor", "f", 1)[0])
         return cls(config, matrices, floor=floor, vocab_size=vocab_size, reset_lines=reset_lines)

@@ -10,15 +10,36 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from typing import Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from elman.core.arrays import Array
+from elman.core.settings import Config
 from elman.lm.protocol import join_arrays
-from elman.tasks.lm.count_config import CacheConfig
 
 FORGOTTEN = 1e-4  # the weight below which a fading cache drops a token
 EMPTY = -1  # fills a window before enough was read
+
+
+class CacheConfig(Config):
+    """What was said is said again: p from the text just read. Only useful inside a mixture."""
+
+    family: Literal["cache"] = "cache"
+    window: int | None = Field(None, ge=1)  # only the last so many words; without a decay all of them equally
+    decay: float | None = Field(None, gt=0, le=1)  # each step's weight times this; 0.995 where there is no window
+
+    @model_validator(mode="after")
+    def _forgets(self) -> Self:
+        if self.window is None and self.decay == 1:
+            raise ValueError("a cache that never forgets needs a window")
+        return self
+
+    @property
+    def kept(self) -> float:
+        """What is left of a word's weight after one more word."""
+        return self.decay or (0.995 if self.window is None else 1.0)
 
 
 class CacheModel:

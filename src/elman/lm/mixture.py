@@ -11,33 +11,21 @@ A neural cache is a member that reads what another member, a net, makes of the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
-from elman.counts.ngram import tensor
-from elman.lm.cache import CacheModel
-from elman.lm.neural_cache import NeuralCache, Weighing
-from elman.lm.protocol import ConditionalModel, FreeModel, map_state
-from elman.tasks.choices import MixtureConfig
-from elman.tasks.lm.count_config import CacheConfig, NeuralCacheConfig
+from elman.core.tensors import require_table
+from elman.lm.neural_cache import NeuralCache
+from elman.lm.protocol import FreeModel, map_state
 from elman.text.units.vocabulary import EOS_ID
 
-DECAYS = (0.98, 0.99, 0.995, 0.998, 0.999)  # tried for a cache
-OWN_BUCKET = 100  # occurrences in the held-out text from which a word is a bucket of its own
-PRIOR_TOKENS = 20.0  # a bucket's weights start from the overall ones as if seen so often
-MAX_ROUNDS = 1_000  # of EM
-CHUNK_TOKENS = 1 << 16  # scored in one call
 FEATURE_TOKENS = 1 << 13  # whose vectors are held at once
-THETAS = (0.4, 0.7, 1.0, 1.4, 2.0)  # tried for a neural cache, by how much the likeness of histories varies
-NEURAL_DECAYS = (1.0, 0.999, 0.998, 0.996, 0.992)
-TUNED_TOKENS = 1 << 15  # enough for two numbers
 
 
 class Member(FreeModel[Any], Protocol):
@@ -85,7 +73,7 @@ class Mixture:
         self._followed = {member.net for member in members if isinstance(member, NeuralCache)}
         for place, member in enumerate(members):
             if isinstance(member, NeuralCache):
-                _net_at(member.net, members[:place])  # it stands before, so that it is read first
+                net_at(member.net, members[:place])  # it stands before, so that it is read first
         with np.errstate(divide="ignore"):
             self._log_weights = np.log(self.weights)
 
@@ -146,7 +134,7 @@ class Mixture:
             if isinstance(member, NeuralCache):
                 scored.append(member.score(tokens, lengths, part, features[member.net]))
             elif i in self._followed:
-                log_probs, features[i], after = _net_at(i, self.members).score_features(tokens, lengths, part)
+                log_probs, features[i], after = net_at(i, self.members).score_features(tokens, lengths, part)
                 scored.append((log_probs, after))
             else:
                 scored.append(member.score(tokens, lengths, part))
@@ -171,18 +159,18 @@ class Mixture:
 
     @classmethod
     def from_tensors(
-        cls, config: MixtureConfig, members: Sequence[Member | NeuralCache], tensors: Mapping[str, Array]
+        cls, members: Sequence[Member | NeuralCache], tensors: Mapping[str, Array], *, bucketed: bool
     ) -> Mixture:
         """The mixture that was saved; its members are restored by whoever knows their families."""
         vocab_size = members[0].vocab_size
-        word_buckets = tensor(tensors, "word_buckets", "i", vocab_size) if config.bucketed else None
+        word_buckets = require_table(tensors, "word_buckets", "i", vocab_size) if bucketed else None
         num_buckets = 1 if word_buckets is None else int(word_buckets.max()) + 1
-        weights = tensor(tensors, "weights", "f", num_buckets * len(members)).reshape(num_buckets, len(members))
+        weights = require_table(tensors, "weights", "f", num_buckets * len(members)).reshape(num_buckets, len(members))
         return cls(members, weights, word_buckets=word_buckets)
 
     def _features(self, net: int, parts: Sequence[Any]) -> Array:
         """What a net among the members makes of what was read. -> (B, P)"""
-        return _net_at(net, self.members).features(parts[net])
+        return net_at(net, self.members).features(parts[net])
 
     def _buckets_after(self, tokens: Array) -> Array:
         return np.zeros(tokens.shape, np.int32) if self.word_buckets is None else self.word_buckets[tokens]
@@ -196,38 +184,7 @@ class Mixture:
         return total.astype(np.float32)
 
 
-class Ensemble:
-    """Several models of targets as one: each reads the source, and their predictions are mixed. weights (M,)"""
-
-    def __init__(self, members: Sequence[ConditionalModel[Any]], weights: Array | None = None) -> None:
-        shares = np.full(len(members), 1 / len(members)) if weights is None else weights
-        self._members = tuple(members)
-        self._mixture = Mixture(members, shares[None])  # type: ignore[arg-type]  # its `start` is never called
-        self.vocab_size = self._mixture.vocab_size
-
-    def encode(self, source: Array, lengths: Array) -> MixtureState:
-        """Every member has read the source."""
-        parts = tuple(member.encode(source, lengths) for member in self._members)
-        return MixtureState(parts, np.zeros(len(source), dtype=np.int64))
-
-    def predict(self, state: MixtureState) -> Array:
-        """The weighted sum of what the members predict. -> (B, V)"""
-        return self._mixture.predict(state)
-
-    def advance(self, tokens: Array, state: MixtureState) -> MixtureState:
-        """Every member one token further."""
-        return self._mixture.advance(tokens, state)
-
-    def score(self, tokens: Array, lengths: Array, state: MixtureState) -> tuple[Array, MixtureState]:
-        """The weighted sum of what the members give each token. -> (B, T)"""
-        return self._mixture.score(tokens, lengths, state)
-
-    def join(self, states: Sequence[MixtureState]) -> MixtureState:
-        """Member by member."""
-        return self._mixture.join(states)
-
-
-def _net_at(place: int, members: Sequence[Member | NeuralCache]) -> Featured:
+def net_at(place: int, members: Sequence[Member | NeuralCache]) -> Featured:
     """The net that a neural cache follows."""
     found = members[place] if place < len(members) else None
     if not isinstance(found, Featured):
@@ -237,204 +194,3 @@ def _net_at(place: int, members: Sequence[Member | NeuralCache]) -> Featured:
             hint=f"members that are nets: {', '.join(nets)}" if nets else "give a net (lstm, gru, …) as a member",
         )
     return found
-
-
-def fit_mixture(
-    members: Sequence[Member],
-    ids: Array,
-    *,
-    reset_lines: bool,
-    cache: bool = False,
-    neural_caches: Sequence[NeuralCacheConfig] = (),
-    bucketed: bool = False,
-    report: Callable[[str], None],
-) -> Mixture:
-    """Mix the members so that the held-out text `ids` is most likely. Tokens that no member thinks possible are left out.
-
-    `neural_caches` are added as members, what they leave open tuned; `cache` adds a last one: the fading cache whose
-    decay helps most.
-    """
-    mixed: list[Member | NeuralCache] = [*members]
-    Mixture(mixed, np.ones((1, len(mixed))))  # refuses before anything slow
-    places = [_followed(config, members) for config in neural_caches]
-    scores = [score_text(member, ids, reset_lines=reset_lines) for member in members]
-    for config, place in zip(neural_caches, places, strict=True):
-        net = _net_at(place, members)
-        config = config.model_copy(update={"net": place})
-        tuned = _tune_neural_cache(config, net, np.stack(scores), ids, reset_lines=reset_lines)
-        scores += [*_score_ways(tuned, net, ids, [tuned.weighing], reset_lines=reset_lines)]
-        mixed.append(tuned)
-        report(f"neural cache: theta {tuned.config.theta}, decay {tuned.config.decay}, window {tuned.window}")
-    if cache:
-        found, own = _fit_cache(scores, ids, members[0].vocab_size, reset_lines=reset_lines)
-        report(f"cache: decay {found.decay} of {', '.join(map(str, DECAYS))}")
-        mixed.append(found)
-        scores.append(own)
-    scores_MN = np.stack(scores)
-    weights = fit_weights(scores_MN)
-    report(f"weights {', '.join(f'{weight:.3f}' for weight in weights)}")
-    if not bucketed:
-        return Mixture(mixed, weights[None])
-    word_buckets = bucket_words(ids, vocab_size=members[0].vocab_size)
-    buckets_N = word_buckets[np.concatenate([[EOS_ID], ids[:-1]])]
-    rows = [
-        fit_weights(scores_MN[:, buckets_N == bucket], prior=weights, prior_tokens=PRIOR_TOKENS)
-        for bucket in range(int(word_buckets.max()) + 1)
-    ]
-    report(f"weights for {len(rows)} buckets of histories")
-    return Mixture(mixed, np.stack(rows), word_buckets=word_buckets)
-
-
-def _followed(config: NeuralCacheConfig, members: Sequence[Member]) -> int:
-    """The place of the net that a neural cache is to follow: the one it names, or the first."""
-    if config.net is not None:
-        _net_at(config.net, members)  # refuses what is none
-        return config.net
-    nets = [i for i, member in enumerate(members) if isinstance(member, Featured)]
-    if not nets:
-        raise UsageError(
-            "a neural cache needs a net beside it, and no member is one",
-            hint="give the directory of a net (lstm, gru, …) itself, not of a mixture; a cache needs none",
-        )
-    return nets[0]
-
-
-def _fit_cache(scores: Sequence[Array], ids: Array, vocab_size: int, *, reset_lines: bool) -> tuple[CacheModel, Array]:
-    """The cache with which a mixture of all leaves the fewest nats, and its scores."""
-    caches = [CacheModel(CacheConfig(window=None, decay=decay), vocab_size=vocab_size) for decay in DECAYS]
-    own = [score_text(cache, ids, reset_lines=reset_lines) for cache in caches]
-    best = _most_useful(np.stack(scores), own)
-    return caches[best], own[best]
-
-
-def _tune_neural_cache(
-    config: NeuralCacheConfig, net: Featured, scores: Array, ids: Array, *, reset_lines: bool
-) -> NeuralCache:
-    """The cache with which a mixture of all leaves the fewest nats, on the beginning of the text."""
-    size = min(len(ids), TUNED_TOKENS)
-    while reset_lines and size < len(ids) and ids[size - 1] != EOS_ID:
-        size += 1
-    unit = 1.0 if config.theta is not None else _typical_likeness(net, ids[:FEATURE_TOKENS])
-    thetas = [float(f"{theta / unit:.3g}") for theta in THETAS] if config.theta is None else [config.theta]
-    ways = [Weighing(*way) for way in product(thetas, NEURAL_DECAYS if config.decay is None else [config.decay])]
-    caches = [NeuralCache(config.model_copy(update=way._asdict()), vocab_size=net.vocab_size) for way in ways]
-    if len(caches) == 1:
-        return caches[0]
-    own = _score_ways(caches[0], net, ids[:size], ways, reset_lines=reset_lines)
-    return caches[_most_useful(scores[:, :size], own)]
-
-
-def _typical_likeness(net: Featured, ids: Array) -> float:
-    """How much the products of a history's vector with others vary; theta counts in these, as nets' scales differ."""
-    tokens = np.asarray(ids[None, :1024], np.int64)
-    _, features, _ = net.score_features(tokens, np.array([tokens.shape[1]]), net.start(1))
-    varies = float((features[0] @ features[0].T).std(axis=1).mean())
-    return varies or 1.0
-
-
-def _score_ways(cache: NeuralCache, net: Featured, ids: Array, ways: Sequence[Weighing], *, reset_lines: bool) -> Array:
-    """Log-probability of each token of a text for each way of weighing. -> (len(ways), N)"""
-    scores = np.empty((len(ways), len(ids)), np.float32)
-    for piece in _pieces(ids, reset_lines=reset_lines, chunk_tokens=FEATURE_TOKENS):
-        if piece.is_start:
-            net_state = net.start(len(piece.lengths))
-            state = cache.start(net.features(net_state))
-        tokens = np.asarray(ids[piece.place], np.int64)
-        _, features, net_state = net.score_features(tokens, piece.lengths, net_state)
-        nats, state = cache.score_ways(tokens, piece.lengths, state, features, ways)
-        scores[:, piece.place[piece.is_token]] = nats[:, piece.is_token]
-    return scores
-
-
-def _most_useful(scores: Array, candidates: Sequence[Array] | Array) -> int:
-    """Which candidate, mixed with the members of these scores, leaves the fewest nats."""
-    worths = []
-    for own in candidates:
-        together = np.concatenate([scores, own[None]])
-        mixed = _log_mixed(together, fit_weights(together))
-        worths.append((int(np.isfinite(mixed).sum()), float(mixed[np.isfinite(mixed)].sum())))
-    return max(range(len(worths)), key=worths.__getitem__)
-
-
-def bucket_words(ids: Array, *, vocab_size: int) -> Array:
-    """The bucket of each word by how often the text has it: its own, or one with words of like frequency. -> (V,)"""
-    counts = np.bincount(ids, minlength=vocab_size)
-    is_frequent = counts >= OWN_BUCKET
-    classes = np.floor(np.log2(counts + 1)).astype(np.int32)
-    own = int(classes[~is_frequent].max(initial=-1)) + np.cumsum(is_frequent)
-    return np.where(is_frequent, own, classes).astype(np.int32)
-
-
-def fit_weights(log_probs: Array, *, prior: Array | None = None, prior_tokens: float = 0.0) -> Array:
-    """The weights under which the tokens are most likely, by EM. (M, N) log-probabilities -> (M,)
-
-    lambda_m <- mean over tokens of lambda_m p_m / sum of lambda p, with prior_tokens more that have the prior's shares.
-    """
-    prior = np.full(len(log_probs), 1 / len(log_probs)) if prior is None else prior
-    best = log_probs.max(axis=0, initial=-np.inf)
-    possible = np.isfinite(best)
-    probs = np.exp(log_probs[:, possible].astype(np.float64) - best[possible])
-    weights, num_tokens = prior, probs.shape[1] + prior_tokens
-    if num_tokens == 0:
-        return prior
-    for _ in range(MAX_ROUNDS):
-        shares = weights[:, None] * probs
-        shares /= shares.sum(axis=0)
-        new = (shares.sum(axis=1) + prior_tokens * prior) / num_tokens
-        moved = float(np.abs(new - weights).max())
-        weights = new
-        if moved < 1e-6:
-            break
-    return np.asarray(weights / weights.sum())
-
-
-def _log_mixed(log_probs: Array, weights: Array) -> Array:
-    """log of the weighted sum for each token. (M, N) -> (N,)"""
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.logaddexp.reduce(log_probs.astype(np.float64) + np.log(weights)[:, None], axis=0))
-
-
-def score_text(lm: FreeModel[Any], ids: Array, *, reset_lines: bool) -> Array:
-    """Log-probability of each token of a text, read as one stream or each line from the start. -> (N,)"""
-    scores = np.empty(len(ids), np.float32)
-    state: Any = None
-    for piece in _pieces(ids, reset_lines=reset_lines, chunk_tokens=CHUNK_TOKENS):
-        if piece.is_start:
-            state = lm.start(len(piece.lengths))
-        nats, state = lm.score(np.asarray(ids[piece.place], np.int64), piece.lengths, state)
-        scores[piece.place[piece.is_token]] = nats[piece.is_token]
-    return scores
-
-
-class _Piece(NamedTuple):
-    """A part of a text that is read at once."""
-
-    place: Array  # (B, T) where its tokens stand
-    lengths: Array  # (B,)
-    is_start: bool  # its rows begin anew; else it goes on from the piece before
-
-    @property
-    def is_token(self) -> Array:
-        return np.asarray(np.arange(self.place.shape[1]) < self.lengths[:, None])
-
-
-def _pieces(ids: Array, *, reset_lines: bool, chunk_tokens: int) -> Iterator[_Piece]:
-    """A text cut up: one stream in order, or lines of like length together, the longest of a batch last."""
-    if not reset_lines:
-        for first in range(0, len(ids), chunk_tokens):
-            place = np.arange(first, min(first + chunk_tokens, len(ids)))[None]
-            yield _Piece(place, np.array([place.shape[1]]), first == 0)
-        return
-    starts = np.flatnonzero(np.concatenate([[True], ids[:-1] == EOS_ID])[: len(ids)])
-    lengths = np.diff(starts, append=len(ids))
-    order = np.argsort(lengths, kind="stable")
-    first = 0
-    while first < len(order):
-        last = first + 1
-        while last < len(order) and lengths[order[last]] * (last + 1 - first) <= chunk_tokens:
-            last += 1
-        rows = order[first:last]
-        columns = np.arange(lengths[rows[-1]])
-        place = np.where(columns < lengths[rows][:, None], starts[rows][:, None] + columns, 0)
-        yield _Piece(place, lengths[rows], True)
-        first = last

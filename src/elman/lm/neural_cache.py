@@ -15,17 +15,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
+from pydantic import Field
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError
-from elman.tasks.lm.count_config import NeuralCacheConfig
+from elman.core.settings import Config
 
 EMPTY = -1  # no token: rows that have read less than others
 BLOCK_TOKENS = 256  # whose likeness to all before is one matrix product
+
+
+class NeuralCacheConfig(Config):
+    """What was said after a like history is said again (Grave et al. 2017). Only beside a net, inside a mixture."""
+
+    family: Literal["neural-cache"] = "neural-cache"
+    window: int = Field(2000, ge=1)  # so many histories are kept
+    theta: float | None = Field(None, ge=0)  # how much likeness counts; tuned if not given
+    decay: float | None = Field(None, gt=0, le=1)  # each step's weight times this; tuned if not given
+    net: int | None = Field(None, ge=0)  # whose histories: a place among the members; the first net if not given
 
 
 @dataclass(frozen=True)

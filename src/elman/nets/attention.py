@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 
 from elman.core.errors import UsageError
+from elman.nets.config import Score
 from elman.nets.layer import draw_weights
-from elman.tasks.seq2seq.config import Score
 
 
 class Attention(Module):

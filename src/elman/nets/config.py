@@ -1,4 +1,4 @@
-"""The nets that are language models, and what every net has."""
+"""Settings that several nets share: words, output heads, dropout; what layers cost and the rates they stand."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ Skip = Literal["none", "residual", "highway", "dense"]  # between layers
 # The output: one softmax; frequent words first and rare ones in clusters; or one softmax trained on a few words at a time
 Head = Literal["full", "adaptive", "sampled", "nce", "blackout"]
 
+# How attention compares a query with what it looks at
+Score = Literal["dot", "scaled", "bilinear", "additive"]
+
+# Matrices of hidden x hidden, for inputs and state each, that a layer of this kind has
+GATES = {"rnn": 1, "gru": 3, "lstm": 4, "transformer": 6}
+RATES = {"rnn": 0.0015, "gru": 0.0025, "transformer": 0.0015}  # of Adam, for wide nets; the LSTM stands the highest
 HEAD_WIDTH = 48  # of attention, at least, where the number of heads is not given
 
 
@@ -43,6 +49,21 @@ class NetConfig(Config):
         own: float | None = getattr(self, f"dropout_{place}")
         return self.dropout if own is None else own
 
+    @property
+    def usual_embedding(self) -> int:
+        """The width of a word's vector where neither the settings nor a file of vectors say it."""
+        return self.hidden
+
+    @classmethod
+    def layer_weights(cls, family: str, *, hidden: int, layers: int) -> float:
+        """Weights that a token is multiplied with in the layers of a net of this size."""
+        return layers * GATES[family] * 2 * hidden**2
+
+    @classmethod
+    def usual_rate(cls, family: str) -> float | None:
+        """The peak learning rate of Adam for a wide net; None for the highest there is."""
+        return RATES.get(family)
+
     @model_validator(mode="after")
     def _words_and_head_apply(self) -> Self:
         if self.vectors is None and not self.tune_vectors:
@@ -64,7 +85,37 @@ class NetConfig(Config):
         return self
 
 
-class TextNetConfig(NetConfig):
+class TextEncoderConfig(Config):
+    """What every net has that reads a text and answers with a few labels: words as vectors, recurrent layers, noise."""
+
+    family: Literal["rnn", "gru", "lstm"] = "lstm"
+    hidden: int = Field(200, ge=1)  # of each direction
+    layers: int = Field(1, ge=1)
+    bidirectional: bool = True
+    embedding: int | None = Field(None, ge=1)  # 100 if not given, or what the vectors have
+    vectors: str | None = None  # word2vec or GloVe text; a word that is not there has the vector of its lower case
+    tune_vectors: bool = True
+    rare: float = Field(0.25, ge=0)  # in training a word seen n times is unknown with probability rare / (rare + n)
+    dropout: float = Field(0.0, ge=0, lt=1)  # the three below where they are not given
+    dropout_input: float | None = Field(None, ge=0, lt=1)
+    dropout_layers: float | None = Field(None, ge=0, lt=1)
+    dropout_output: float | None = Field(None, ge=0, lt=1)
+
+    def rate(self, place: Literal["input", "layers", "output"]) -> float:
+        """How much is dropped there."""
+        own: float | None = getattr(self, f"dropout_{place}")
+        return self.dropout if own is None else own
+
+    @model_validator(mode="after")
+    def _vectors_and_layers_apply(self) -> Self:
+        if self.vectors is None and not self.tune_vectors:
+            raise ValueError("tune_vectors=false needs vectors=FILE")
+        if self.dropout_layers and self.layers < 2:
+            raise ValueError("dropout_layers is between layers, and there are not two")
+        return self
+
+
+class LanguageNetConfig(NetConfig):
     """A net that is a language model; n-grams of what it has read may add to its output (Mikolov et al. 2011)."""
 
     maxent: int | None = Field(None, ge=2, le=20)  # words of the longest n-gram that has a weight of its own
@@ -74,89 +125,6 @@ class TextNetConfig(NetConfig):
     def _ngrams_apply(self) -> Self:
         if self.maxent is None and self.maxent_size is not None:
             raise ValueError("maxent_size needs maxent=ORDER")
-        return self
-
-
-class WindowConfig(TextNetConfig):
-    """A feed-forward net over the embeddings of the last few words (Bengio et al. 2003)."""
-
-    family: Literal["window"] = "window"
-    hidden: int = Field(256, ge=1)
-    layers: int = Field(1, ge=0)  # 0 with direct connections is the log-bilinear way
-    embedding: int | None = Field(None, ge=1)  # 128 if not given, or what the vectors have
-    window: int = Field(5, ge=1, le=1000)  # words of history
-    activation: Literal["tanh", "sigmoid", "relu"] = "tanh"
-    skip: Skip = "none"
-    direct: bool = False  # the words also reach the output past the hidden layers
-    layer_norm: bool = False
-
-    @model_validator(mode="after")
-    def _all_apply(self) -> Self:
-        if self.layers == 0 and not self.direct:
-            raise ValueError("layers=0 needs direct=true, or nothing leads from the words to the output")
-        if self.layer_norm and self.layers == 0:
-            raise ValueError("layer_norm is for layers, and there are none")
-        check_stack(layers=self.layers, skip=self.skip, dropout_layers=self.dropout_layers)
-        return self
-
-
-class RecurrentConfig(TextNetConfig):
-    """A net that keeps a hidden state: `rnn` (Elman 1990), `gru` (Cho et al. 2014), `lstm` (Gers et al. 2000)."""
-
-    family: Literal["rnn", "gru", "lstm"] = "lstm"
-    hidden: int = Field(512, ge=0)  # 0 with maxent: n-gram features alone
-    layers: int = Field(1, ge=1)
-    activation: Literal["tanh", "sigmoid", "relu"] | None = None  # rnn only; tanh if not given
-    recurrence: Literal["plain", "additive", "gated"] | None = None  # rnn only; plain if not given
-    forget_bias: float | None = None  # lstm only; 1 if not given
-    initial_state: Literal["zero", "learned"] = "zero"
-    skip: Skip = "none"
-    layer_norm: bool = False  # of what each layer and the output read
-    weight_drop: float = Field(0.0, ge=0, lt=1)  # of recurrent weights (Merity et al. 2018)
-    activation_penalty: float = Field(0.0, ge=0)  # AR: large outputs
-    temporal_penalty: float = Field(0.0, ge=0)  # TAR: outputs that change quickly
-
-    @model_validator(mode="after")
-    def _all_apply(self) -> Self:
-        for name, family in (("activation", "rnn"), ("recurrence", "rnn"), ("forget_bias", "lstm")):
-            if getattr(self, name) is not None and self.family != family:
-                raise ValueError(f"{name} is for {family}, not for {self.family}")
-        check_stack(layers=self.layers, skip=self.skip, dropout_layers=self.dropout_layers)
-        if self.hidden == 0:
-            self._check_alone()
-        return self
-
-    def _check_alone(self) -> None:
-        """Refuse what needs layers or word vectors."""
-        if self.maxent is None:
-            raise ValueError("hidden=0 is n-gram features alone, and needs maxent=ORDER")
-        kept = {"family", "hidden", "head", "cutoffs", "samples", "alpha", "maxent", "maxent_size"}
-        for name, field in type(self).model_fields.items():
-            if name not in kept and getattr(self, name) not in (field.default, 0):
-                raise ValueError(f"{name} does not apply with hidden=0: there are no layers")
-
-
-class TransformerConfig(TextNetConfig):
-    """A net that attends to the last tokens, wherever they stand (Vaswani et al. 2017), with relative positions only."""
-
-    family: Literal["transformer"] = "transformer"
-    hidden: int = Field(256, ge=1)
-    layers: int = Field(2, ge=1)
-    window: int = Field(128, ge=1, le=100_000)  # tokens that a layer attends to, the last one read among them
-    attention_heads: int | None = Field(None, ge=1)  # about hidden / 64 if not given
-    feed_forward: int | None = Field(None, ge=1)  # 4 * hidden if not given
-    activation: Literal["gelu", "relu"] = "gelu"
-    dropout_layers: float | None = Field(None, ge=0, lt=1)  # of what attention and feed-forward nets add
-
-    @property
-    def num_heads(self) -> int:
-        """Of attention."""
-        return self.attention_heads or fitting_heads(self.hidden)
-
-    @model_validator(mode="after")
-    def _all_apply(self) -> Self:
-        if self.hidden % self.num_heads:
-            raise ValueError(f"hidden ({self.hidden}) must be a multiple of attention_heads ({self.num_heads})")
         return self
 
 

@@ -7,11 +7,11 @@ read on (`_read`). T tokens · B rows · P features, as the output head reads th
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -19,15 +19,13 @@ from torch import Tensor
 
 from elman.core.arrays import Array
 from elman.lm.protocol import map_state, num_rows, select
-from elman.nets.config import TextNetConfig
-from elman.nets.loss import Loss, StreamNet
+from elman.nets.config import LanguageNetConfig
 from elman.nets.maxent import Maxent, SparseLogits
-from elman.nets.ngrams import NgramTable, collect_ngrams
-from elman.nets.vocabulary_net import C, VocabularyNet, dtype_of, embedding_of
+from elman.nets.vocabulary_net import C, VocabularyNet
 from elman.text.units.vocabulary import EOS_ID
 
 Carried = tuple[Tensor, ...]  # batch on axis 0 of each
-L = TypeVar("L", bound=TextNetConfig)
+L = TypeVar("L", bound=LanguageNetConfig)
 
 # Tokens of all rows together that `score` reads at once: enough for the matrix products, little enough to hold.
 SCORE_TOKENS = 4096
@@ -41,7 +39,7 @@ class NeuralState:
     features: Tensor  # (B, P)
 
 
-class Reading(NamedTuple):
+class LayerOutputs(NamedTuple):
     """What reading some tokens came to."""
 
     features: Tensor  # (T, B, P)
@@ -50,7 +48,7 @@ class Reading(NamedTuple):
     histories: Tensor | None = None  # (T, B, K), for n-gram features
 
 
-class NeuralReader(VocabularyNet[C]):
+class NeuralLm(VocabularyNet[C]):
     """A net as a `LanguageModel`, from whatever state it begins. Its start symbol is the end of a line.
 
     With n-gram features (`maxent`), the last K words are carried behind what the layers carry, (B, K).
@@ -70,7 +68,7 @@ class NeuralReader(VocabularyNet[C]):
         self.maxent: Maxent | None = None
 
     @abstractmethod
-    def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> Reading:
+    def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
         """Read on; `is_noisy` switches dropout and penalties."""
 
     def _begin(self, carried: Carried) -> NeuralState:
@@ -111,7 +109,7 @@ class NeuralReader(VocabularyNet[C]):
         reading = self._follow(tokens_B[None], carried, is_noisy=False)
         return NeuralState(reading.carried, reading.features[0])
 
-    def _follow(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> Reading:
+    def _follow(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
         """Read on, and find the histories that the words read make."""
         if self.maxent is None:
             return self._read(tokens_TB, carried, is_noisy=is_noisy)
@@ -187,96 +185,6 @@ class NeuralReader(VocabularyNet[C]):
         parts = torch.split(scores_N, [block.tokens.numel() for block in blocks])
         for block, part in zip(blocks, parts, strict=True):
             block.log_probs.copy_(part.view(block.log_probs.shape))
-
-
-class NeuralModel(NeuralReader[L], StreamNet):
-    """A net as a `FreeModel` and a `Trainable`: it begins from nothing, in both ways of reading."""
-
-    def __init__(
-        self,
-        config: L,
-        *,
-        vocab_size: int,
-        reset_lines: bool,
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        vectors: Array | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        super().__init__(config, vocab_size=vocab_size, rng=rng, counts=counts, vectors=vectors, dtype=dtype)
-        self.reset_lines = reset_lines
-        if config.maxent is not None:
-            nothing = np.zeros(0, dtype=np.int64)
-            self._attach(NgramTable(nothing, nothing.reshape(0, len(self.head.spelling().edges)), nothing))
-
-    @abstractmethod
-    def _start_layers(self, rows: int) -> Carried:
-        """What the layers carry before the first input."""
-
-    def start_training(self, rows: int) -> Carried:
-        """What a stream carries before its first input. Before that there were only ends of lines."""
-        if self.maxent is None:
-            return self._start_layers(rows)
-        ends_BK = torch.full((rows, self.maxent.length), EOS_ID, dtype=torch.int64, device=self.device)
-        return *self._start_layers(rows), ends_BK
-
-    def learn_ngrams(self, ids: Array) -> None:
-        """Take the n-grams of a text for features, if the settings want any; their weights are zero."""
-        if self.config.maxent is not None:
-            self._attach(
-                collect_ngrams(
-                    ids,
-                    order=self.config.maxent,
-                    spelling=self.head.spelling(),
-                    reset_lines=self.reset_lines,
-                    most=self.config.maxent_size,
-                )
-            )
-
-    def take_ngrams(self, tensors: Mapping[str, Array]) -> None:
-        """Take the features, not yet their weights, that a model with these tensors had."""
-        names = [f"maxent.{name}" for name in NgramTable._fields]
-        if self.config.maxent is not None and all(name in tensors for name in names):
-            self._attach(NgramTable(*(np.array(tensors[name]) for name in names)))
-
-    def _attach(self, table: NgramTable) -> None:
-        assert self.config.maxent is not None
-        self.maxent = Maxent(table, order=self.config.maxent, dtype=self.embedding.weight.dtype).to(self.device)
-
-    def start(self, rows: int) -> NeuralState:
-        """As if the end of a line had just been read."""
-        with torch.inference_mode():
-            return self._begin(self.start_training(rows))
-
-    def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, state: Carried) -> tuple[Loss, Carried]:
-        """See `StreamNet`."""
-        reading = self._follow(inputs.t(), state, is_noisy=self.training)
-        features_NP = reading.features.flatten(0, 1)
-        targets_N = targets.t().flatten()
-        histories_NK = None if reading.histories is None else reading.histories.flatten(0, 1)
-        penalty_N = None if reading.penalty is None else reading.penalty.flatten()
-        carried = tuple(leaf.detach() for leaf in reading.carried)
-        if lengths is not None:
-            times = torch.arange(inputs.shape[1], device=inputs.device)
-            real = (times[:, None] < lengths[None, :]).flatten().nonzero()[:, 0]
-            features_NP, targets_N = features_NP.index_select(0, real), targets_N[real]
-            penalty_N = None if penalty_N is None else penalty_N[real]
-            histories_NK = None if histories_NK is None else histories_NK[real]
-            carried = self.start_training(len(inputs))
-        extra = self._ngrams(histories_NK)
-        mean, nats = self.head.loss(features_NP, targets_N, is_noisy=self.training, extra=extra)
-        total = mean if penalty_N is None else mean + penalty_N.mean()
-        return Loss(total, nats.detach(), len(targets_N)), carried
-
-    @classmethod
-    def from_tensors(cls, config: L, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool) -> Self:
-        """The model whose `config` and `tensors()` these were."""
-        words = embedding_of(tensors, config.family)
-        config = config.model_copy(update={"embedding": words.shape[1] or None})
-        model = cls(config, vocab_size=vocab_size, reset_lines=reset_lines, rng=None, dtype=dtype_of(words))
-        model.take_ngrams(tensors)
-        model.load_tensors(tensors)
-        return model
 
 
 class _Block(NamedTuple):

@@ -1,4 +1,4 @@
-"""Reading a text to answer with a few labels: words as vectors and recurrent layers, for taggers, classifiers, readers.
+"""LayerOutputs a text to answer with a few labels: words as vectors and recurrent layers, for taggers, classifiers, readers.
 
 T words · B rows · E width of a word · O width of what is read off · V vocabulary
 """
@@ -15,11 +15,11 @@ from torch.nn import Module
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
+from elman.nets.config import TextEncoderConfig
 from elman.nets.dropout import locked_dropout
 from elman.nets.embedding import Embedding
 from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
 from elman.nets.onward import OnwardStack
-from elman.tasks.reading_config import ReadingConfig
 from elman.text.units.vocabulary import UNK_ID
 
 USUAL_WIDTH = 100  # of a word's vector
@@ -36,7 +36,7 @@ class TextReader(Module):
 
     def __init__(
         self,
-        config: ReadingConfig,
+        config: TextEncoderConfig,
         *,
         vocab_size: int,
         more_inputs: int = 0,
@@ -93,7 +93,7 @@ class TextReader(Module):
         return self.embedding.weight.device
 
 
-def _width(config: ReadingConfig, vectors: Array | None) -> int:
+def _width(config: TextEncoderConfig, vectors: Array | None) -> int:
     if vectors is None:
         return config.embedding or USUAL_WIDTH
     width = int(vectors.shape[1])

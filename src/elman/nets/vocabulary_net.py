@@ -17,7 +17,7 @@ from torch.nn import Linear, Module
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.nets.attention_encoder import AttentionEncoder
-from elman.nets.config import NetConfig, WindowConfig
+from elman.nets.config import NetConfig
 from elman.nets.embedding import Embedding
 from elman.nets.encoder import BidirectionalStack
 from elman.nets.heads import build_head
@@ -25,6 +25,7 @@ from elman.nets.layer import draw_weights
 from elman.nets.stack import Stack
 from elman.nets.transformer import CausalStack
 from elman.nets.transformer_decoder import DecoderStack
+from elman.tasks.lm.families.window import WindowConfig
 
 C = TypeVar("C", bound=NetConfig)
 Layers = Stack | CausalStack | BidirectionalStack | AttentionEncoder | DecoderStack

@@ -1,90 +1,177 @@
-"""Tasks besides language modelling, trained by one procedure. A task says how its data becomes a net and its batches.
+"""What a task is, and what its trained model can do: all that the API, the command line and a server may use.
 
-A task is a `Task`: one object in a module of its own, found by `find_task`. What it trains is a `TaskModel`: text level,
-like `Model`. T tokens · B rows
+A task is one folder: settings, data, net, plan, and a `Task` that puts them together. What it trains is a `TaskModel`.
 """
 
 from __future__ import annotations
 
-import time
+import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from elman import config, store
-from elman.core import files
+from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
-from elman.tasks import runs
-from elman.tasks.runs import OnProgress, Report
+from elman.core.settings import Sections
 from elman.text.readers import Sources
 from elman.training.budget import Budget
 from elman.training.config import TrainConfig
-from elman.training.plan_text import Plan
-from elman.training.threads import advise_on_load, choose_threads, prepare_environment
+from elman.training.plan import Plan
+from elman.training.progress import Outcome, Progress
 
 if TYPE_CHECKING:
+    from elman.tasks.lm.model import Model
     from elman.training.examiner import Examiner
     from elman.training.protocols import Batches
 
-Read = Callable[[str], bytes]
-MEASURING_SHARE = 0.06  # of a budget, at most, for the numbers on the held-out data
+AnyRecord = store.Record[Any, Any]
+R = TypeVar("R", bound=AnyRecord)  # the record of a task's models
+A = TypeVar("A")  # assets: what belongs to a model besides its weights: tokenizers, a linear baseline
+H = TypeVar("H")  # held-out rows, as they were read
+
+Report = Callable[[str], None]
+OnProgress = Callable[[Progress], None]
+ReadFile = Callable[[str], bytes]
+ShouldStop = Callable[[], bool]
+
+
+# ------------------------------------------------------------------------------------------------- what a user asks for
 
 
 @dataclass(frozen=True)
-class Request:
-    """What the user asked for."""
+class TrainRequest:
+    """A training as it was asked for, from the command line or from Python."""
 
+    task: str
     data: Sources
-    valid: Sources | None  # None: none
-    holds_out: bool  # the last part of the data is held out instead
-    settings: Mapping[str, Mapping[str, Any]]  # by section: what --set, the recipe and the flags say
-    seed: int
-    command: str | None
-    report: Report
-    targets: Sources | None = None  # seq2seq: the other side of the data, line by line
+    settings: Sections  # by section: what flags, --set and a recipe say
+    valid: Sources | None = None
+    holds_out: bool = False  # a part of the data is held out instead of `valid`
+    targets: Sources | None = None  # line by line the other side of the data
     valid_targets: Sources | None = None
+    out: Path | None = None  # None: the model is only given back
+    budget: Budget | None = None
+    memory_bytes: int | None = None
+    init: Path | None = None  # a model to go on from
+    seed: int = 1
+    threads: int | None = None
+    device: str | None = None
+    command: str | None = None
+    report: Report = lambda sentence: None
+    on_progress: OnProgress = lambda progress: None
+
+    def say(self, sentences: Iterable[str]) -> None:
+        """Tell the user something."""
+        for sentence in sentences:
+            self.report(sentence)
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Data read, and all that a run needs of it from now on."""
+class PredictOptions:
+    """How `predict` answers. What is not given is chosen by the model; what does not apply to a task is refused."""
 
-    record: store.TaskRecord  # `model` is completed when the time is known
-    contents: Mapping[str, bytes]  # other files of the model: tokenizers
-    tensors: Mapping[str, Array]  # the examples as ids, those of training and those held out
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of the request, for the plan
+    beam: int | None = None  # 1 is greedy
+    n_best: int | None = None
+    length_penalty: float | None = None
+    prefix: str = ""  # with which every target has to begin
+    max_tokens: int | None = None
+    alignments: bool = False
+    keep_unknown: bool = False
+    truncate: bool = False  # sources that are too long are cut instead of refused
+    format: str | None = None
+    details: bool = False  # probabilities and attention too, for `as_json`
 
 
-class TaskModel(ABC):
-    """A net that does a task, with its vocabulary and its story. `net` is a torch module with `tensors()`."""
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """How `evaluate` measures."""
 
-    record: store.TaskRecord
-    net: Any
+    beam: int | None = None
+    reset_lines: bool | None = None  # None: as trained
+    dynamic: bool = False
+    dynamic_rate: float | None = None
+    targets: Sources | None = None
+    seed: int = 1
+
+
+FLAGS = {"targets": "--target", "reset_lines": "--reset-lines (and --stream)"}
+EVERYWHERE = {"details", "seed"}
+
+
+def refuse_options(task: str, options: PredictOptions | EvaluateOptions, *, takes: frozenset[str]) -> None:
+    """An error for the first option that was given and does not apply to a task."""
+    for one in dataclasses.fields(options):
+        if one.name not in takes | EVERYWHERE and getattr(options, one.name) != one.default:
+            flag = FLAGS.get(one.name, "--" + one.name.replace("_", "-"))
+            raise UsageError(f"{flag} does not apply to {task}", hint="leave it out")
+
+
+# ------------------------------------------------------------------------------------------------------ a trained model
+
+
+class Prediction(ABC):
+    """What a model says of one line, sentence or question."""
+
+    is_cut: bool = False  # only a part of its source was read
+
+    @abstractmethod
+    def line(self) -> str:
+        """As `predict` prints it."""
+
+    @abstractmethod
+    def as_json(self) -> dict[str, Any]:
+        """As `predict --json` prints it."""
+
+
+class TaskModel(ABC, Generic[R]):
+    """A trained model at the text level."""
+
+    record: R
     directory: Path | None
+    predict_takes: ClassVar[frozenset[str]] = frozenset()  # fields of PredictOptions that apply
+    evaluate_takes: ClassVar[frozenset[str]] = frozenset()  # fields of EvaluateOptions that apply
 
     @abstractmethod
-    def measure(self, tensors: Mapping[str, Array], *, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
-        """Its numbers on the held-out examples among a run's tensors, by the keys of `evaluate`; None without any.
-
-        When it should stop it returns the numbers of the part it has seen, with `examples` saying how many these were.
-        """
+    def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Prediction]:
+        """An answer for every line of some files, in order, as soon as it is there."""
 
     @abstractmethod
-    def evaluate(self, data: Sources, *, beam: int | None = None, seed: int = 1) -> dict[str, Any]:
-        """Its numbers on other data, by the keys of `evaluate`."""
+    def evaluate(self, data: str | Path | Sources, options: EvaluateOptions | None = None) -> dict[str, Any]:
+        """Its numbers on some data."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Array]:
+        """Every array that is saved."""
+
+    @abstractmethod
+    def files(self) -> dict[str, bytes]:
+        """Every other file that is saved, but those that every model has."""
+
+    def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Pictures (Vega-Lite) of what `evaluate` found, the most telling first."""
+        return []
+
+    def language_model(self) -> Model:
+        """The language model that it is or holds; an error where it is none."""
+        where = self.directory or "this"
+        raise UsageError(f"{where} holds a model for {self.record.task}, not a language model")
+
+    def save(self, directory: str | Path, *, overwrite: bool = False) -> None:
+        """Write the model into a directory, all of it or nothing."""
+        with store.reserve(Path(directory), overwrite=overwrite):
+            store.save(Path(directory), self.record, tensors=self.tensors(), contents=self.files())
 
     def info(self) -> dict[str, Any]:
         """What it is, how it was made, and its numbers."""
-        record = self.record
-        tensors = self.net.tensors()
+        record, tensors = self.record, self.tensors()
         return {
             "directory": str(self.directory) if self.directory else None,
             "task": record.task,
             "settings": record.model.model_dump(mode="json"),
-            "labels": len(record.labels) or None,
+            "labels": len(getattr(record, "labels", ())) or None,
             "parameters": sum(array.size for array in tensors.values()),
             "bytes": sum(array.nbytes for array in tensors.values()),
             "source": record.source.model_dump() if record.source else None,
@@ -96,212 +183,151 @@ class TaskModel(ABC):
         }
 
 
-class Task(ABC):
-    """How a task's data becomes a net, its batches and its judge."""
+class NetModel(TaskModel[R]):
+    """A net with what belongs to it."""
+
+    def __init__(self, record: R, net: Any, directory: Path | None = None) -> None:
+        self.record = record
+        self.net = net
+        self.directory = directory
+
+    def tensors(self) -> dict[str, Array]:
+        """The weights."""
+        found: dict[str, Array] = self.net.tensors()
+        return found
+
+
+# --------------------------------------------------------------------------------------------------------------- a task
+
+
+class Task(ABC, Generic[R]):
+    """What can be trained under one name."""
+
+    name: ClassVar[str]
+    what: ClassVar[str]  # it is, for --help
+    flags: ClassVar[frozenset[str]] = frozenset()  # of `train`, besides those for every task: reset_lines, memory, ...
+
+    def complete(self, request: TrainRequest) -> TrainRequest:
+        """The request with what a model to go on from (`init`) has settled."""
+        return request
 
     @abstractmethod
-    def prepare(self, request: Request) -> Prepared:
+    def check(self, request: TrainRequest) -> None:
+        """Refuse settings that cannot apply, before anything is read."""
+
+    @abstractmethod
+    def train(self, request: TrainRequest) -> TaskModel[R]:
+        """Read, train, measure and save. The directory is reserved by the caller."""
+
+    @abstractmethod
+    def load(self, directory: Path, *, verify: bool) -> TaskModel[R]:
+        """The model that was saved in a directory."""
+
+
+@dataclass(frozen=True)
+class Examples(Generic[A, H]):
+    """What a run trains on and is judged by, and what its model will need besides weights."""
+
+    assets: A
+    arrays: Mapping[str, Array]  # rows as ids, those of training and those held out; memory-mapped in a resumed run
+    heldout: H | None = None  # the held-out rows, to be measured by
+
+
+@dataclass(frozen=True)
+class Prepared(Generic[R, A, H]):
+    """Data read and its vocabulary learned: all that a run needs from now on."""
+
+    record: R  # `model` is completed when the time is known
+    examples: Examples[A, H]
+    start: Any | None = None  # a trained net to go on from
+
+
+class NetTask(Task[R], Generic[R, A, H]):
+    """A task whose models are nets, trained by one procedure (`tasks.run`)."""
+
+    record_type: ClassVar[type[Any]]
+    measuring_share: ClassVar[float] = 0.06  # of a budget, at most, for the numbers on the held-out rows at the end
+    has_streams: ClassVar[bool] = False  # whether train.bptt and train.bptt_spread apply
+    fits_temperature: ClassVar[bool] = False  # whether train.fit_temperature applies
+
+    def check(self, request: TrainRequest) -> None:
+        """Refuse settings that only other tasks have."""
+        streams = () if self.has_streams else ("bptt", "bptt_spread")
+        for key in (*streams, *(() if self.fits_temperature else ("fit_temperature",))):
+            if key in request.settings["train"]:
+                raise UsageError(f"train.{key} does not apply to {self.name}", hint=f"leave train.{key} out")
+
+    def train(self, request: TrainRequest) -> TaskModel[R]:
+        """Read, size, train, measure and save."""
+        from elman.tasks.run import train_net
+
+        return train_net(self, self.prepare(request), request)
+
+    def load(self, directory: Path, *, verify: bool) -> TaskModel[R]:
+        """The model that was saved in a directory."""
+
+        def restore(saved: store.Saved[R]) -> TaskModel[R]:
+            assets = self.read_assets(saved.record, saved.read)
+            net = saved.restore(lambda tensors: self.restore(saved.record, assets, tensors))
+            return self.wrap(saved.record, assets, net, directory)
+
+        return store.load(directory, self.record_type, restore, verify=verify)
+
+    @abstractmethod
+    def prepare(self, request: TrainRequest) -> Prepared[R, A, H]:
         """Read the data and learn its vocabulary."""
 
     @abstractmethod
-    def plan(self, prepared: Prepared, *, seconds: float, flops_per_second: float) -> Plan:
-        """Sizes for what the user has not set, given the seconds left for training."""
+    def plan(self, prepared: Prepared[R, A, H], given: Sections, *, seconds: float, flops_per_second: float) -> Plan:
+        """Sizes for what the user has not set (`given` is what was), for so many seconds of training."""
 
     @abstractmethod
-    def build(self, record: store.TaskRecord, read: Read, tensors: Mapping[str, Array], *, report: Report) -> Any:
+    def build(self, record: R, examples: Examples[A, H], *, report: Report) -> Any:
         """A net with fresh weights drawn by the record's seed."""
 
     @abstractmethod
-    def batches(self, record: store.TaskRecord, tensors: Mapping[str, Array], *, train: TrainConfig) -> Batches:
-        """The training examples, to descend on."""
+    def batches(self, record: R, examples: Examples[A, H], *, train: TrainConfig) -> Batches:
+        """The training rows as batches."""
 
     @abstractmethod
-    def examiner(
-        self, record: store.TaskRecord, net: Any, tensors: Mapping[str, Array], *, train: TrainConfig
-    ) -> Examiner | None:
-        """Who judges on the way; None without held-out examples."""
+    def examiner(self, record: R, net: Any, examples: Examples[A, H], *, train: TrainConfig) -> Examiner | None:
+        """Who validates on the way; None without held-out rows."""
 
     @abstractmethod
-    def restore(self, record: store.TaskRecord, read: Read, tensors: dict[str, Array]) -> Any:
+    def measure(
+        self, model: Any, examples: Examples[A, H], outcome: Outcome, *, should_stop: ShouldStop
+    ) -> dict[str, Any] | None:
+        """The model's numbers on the held-out rows, by the keys of `evaluate`; None without any.
+
+        When it should stop it returns the numbers of the part it has seen, with `examples` saying how many these were.
+        """
+
+    @abstractmethod
+    def restore(self, record: R, assets: A, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""
 
     @abstractmethod
-    def wrap(self, record: store.TaskRecord, read: Read, net: Any, directory: Path | None) -> TaskModel:
-        """The net with its vocabulary."""
+    def wrap(self, record: R, assets: A, net: Any, directory: Path | None) -> TaskModel[R]:
+        """The net as a model at the text level."""
 
+    # what of a run is on disk besides its arrays
 
-class TaskRun(runs.AnyRun):
-    """A run of a task."""
+    @abstractmethod
+    def asset_files(self, assets: A) -> dict[str, bytes]:
+        """The files that hold the assets, in a run and in a model."""
 
-    record: store.TaskRecord
+    @abstractmethod
+    def read_assets(self, record: R, read: ReadFile) -> A:
+        """The assets that were written."""
 
+    @abstractmethod
+    def heldout_to_json(self, heldout: H) -> list[Any]:
+        """Held-out rows as JSON, a value for each."""
 
-def find_task(name: str) -> Task:
-    """The task of that name."""
-    match name:
-        case "masked":
-            from elman.tasks.masked.task import MaskedTask
+    @abstractmethod
+    def heldout_from_json(self, rows: list[Any]) -> H:
+        """Held-out rows that were written."""
 
-            return MaskedTask()
-        case "bilm":
-            from elman.tasks.bilm.task import BilmTask
-
-            return BilmTask()
-        case "seq2seq":
-            from elman.tasks.seq2seq.task import Seq2SeqTask
-
-            return Seq2SeqTask()
-        case "tag":
-            from elman.tasks.tag.task import TagTask
-
-            return TagTask()
-        case "classify":
-            from elman.tasks.classify.task import ClassifyTask
-
-            return ClassifyTask()
-        case "qa":
-            from elman.tasks.qa.task import QaTask
-
-            return QaTask()
-        case _:
-            raise UsageError(f"there is no task {name!r}", hint=f"tasks: {', '.join(('lm', *config.tasks()))}")
-
-
-def refuse_stream_settings(name: str, train: Mapping[str, Any]) -> None:
-    """An error for settings of training that only language models have."""
-    for key in ("bptt", "bptt_spread", "fit_temperature"):
-        if key in train:
-            raise UsageError(f"train.{key} does not apply to {name}", hint=f"leave train.{key} out")
-
-
-def refuse_beam(name: str, beam: int | None) -> None:
-    """An error for a beam where nothing is searched."""
-    if beam is not None:
-        raise UsageError(f"--beam does not apply to {name}", hint="leave it out")
-
-
-def train_task(
-    name: str,
-    request: Request,
-    *,
-    out: Path | None,
-    budget: Budget | None,
-    threads: int | None,
-    device: str | None,
-    on_progress: OnProgress,
-) -> TaskModel:
-    """Read, size, train, measure and save. The directory is reserved by the caller."""
-    task = find_task(name)
-    prepared = task.prepare(request)
-    prepare_environment()
-    import torch
-
-    from elman.training.speed import measure_peak
-
-    num_threads = choose_threads(threads).count
-    torch.set_num_threads(num_threads)
-    if (advice := advise_on_load(num_threads)) is not None:
-        request.report(advice)
-    seconds = 0.9 * (max(1.0, budget.deadline - time.monotonic()) if budget else runs.DEFAULT_SECONDS)
-    chosen = task.plan(prepared, seconds=seconds, flops_per_second=measure_peak(repeats=40))
-    for sentence in chosen.why[: None if budget else 1]:
-        request.report(sentence)
-    model_settings = {**chosen.model, **request.settings["model"]}
-    train_settings = {**chosen.train, **request.settings["train"]}
-    record = prepared.record.model_copy(
-        update={
-            "model": config.make(config.tasks()[name].model, model_settings, section="model"),
-            "threads": num_threads,
-        }
-    )
-    run = TaskRun(
-        record=record,
-        train=config.make(TrainConfig, train_settings, section="train"),
-        budget_seconds=budget.seconds if budget else None,
-    )
-    net = task.build(record, lambda file: prepared.contents[file], prepared.tensors, report=request.report)
-    run = run.model_copy(update={"record": record.model_copy(update={"model": getattr(net, "config", record.model)})})
-    if out is not None:
-        runs.keep(out, run, contents=prepared.contents, tensors=prepared.tensors)
-    return _go(
-        task, run, net, prepared.contents, prepared.tensors,
-        budget=budget, out=out, resume=False, device=device, report=request.report, on_progress=on_progress,
-    )  # fmt: skip
-
-
-def resume_task(
-    directory: Path,
-    folder: Path,
-    *,
-    started: float,
-    device: str | None,
-    report: Report,
-    on_progress: OnProgress,
-) -> TaskModel:
-    """Go on with the run in a folder."""
-    prepare_environment()
-    import torch
-
-    run = runs.read(folder, TaskRun)
-    task = find_task(run.record.task)
-    own = {path.name for path in folder.iterdir() if path.is_file()} - {runs.RUN, runs.IDS}
-    contents = {name: (folder / name).read_bytes() for name in sorted(own)}
-    tensors = files.read_tensors(folder / runs.IDS)
-    torch.set_num_threads(run.record.threads or choose_threads().count)
-    net = task.build(run.record, lambda file: contents[file], tensors, report=lambda sentence: None)
-    return _go(
-        task, run, net, contents, tensors,
-        budget=None if run.budget_seconds is None else Budget(run.budget_seconds, started),
-        out=directory, resume=True, device=device, report=report, on_progress=on_progress,
-    )  # fmt: skip
-
-
-def load_task(directory: Path, *, verify: bool = True) -> TaskModel:
-    """The model for a task in a directory."""
-    task = find_task(store.task_of(directory))
-    saved = store.load_task(directory, task.restore, verify=verify)
-    return task.wrap(saved.record, saved.read, saved.net, directory)
-
-
-def _go(
-    task: Task,
-    run: TaskRun,
-    net: Any,
-    contents: Mapping[str, bytes],
-    tensors: Mapping[str, Array],
-    *,
-    budget: Budget | None,
-    out: Path | None,
-    resume: bool,
-    device: str | None,
-    report: Report,
-    on_progress: OnProgress,
-) -> TaskModel:
-    from elman.training.loop import Trainer
-
-    net.to(runs.choose_device(device, report))
-    batches = task.batches(run.record, tensors, train=run.train)
-    trainer = Trainer(
-        net,
-        batches,
-        task.examiner(run.record, net, tensors, train=run.train),
-        config=run.train,
-        seed=run.record.seed,
-        identity={"tokens": batches.tokens_per_epoch},
-        directory=out,
-        resume=resume,
-        budget=None if budget is None else Budget(budget.seconds * (1.0 - MEASURING_SHARE), budget.started),
-    )
-    notes = list(run.record.notes)
-    outcome = runs.follow(trainer, notes=notes, report=report, on_progress=on_progress)
-    deadline = float("inf") if budget is None else budget.deadline - max(0.5, 0.01 * budget.seconds)
-    made = task.wrap(run.record, lambda file: contents[file], net, None)
-    valid = made.measure(tensors, should_stop=lambda: time.monotonic() > deadline)
-    record = run.record.model_copy(update=runs.told(trainer, outcome, notes) | {"valid": valid})
-    if out is None:
-        return task.wrap(record, lambda file: contents[file], net, None)
-    spare = trainer.spare_seconds()
-    if spare is not None and budget is not None:
-        spare += budget.seconds * MEASURING_SHARE  # the trainer's budget was so much shorter
-    runs.save(out, record, tensors=net.tensors(), contents=contents, spare_seconds=spare, report=report)
-    return load_task(out, verify=False)
+    def identity(self, record: R, batches: Batches, train: TrainConfig) -> dict[str, Any]:
+        """What cannot change between a stop and going on."""
+        return {"tokens": batches.tokens_per_epoch}

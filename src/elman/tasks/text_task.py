@@ -1,51 +1,91 @@
-"""What tasks share whose data is plain text, as a language model's is: reading it, and nets over its vocabulary."""
+"""What tasks share whose data is plain text: reading it, and nets over its vocabulary."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from elman import config, store
+from elman import store
 from elman.core.arrays import Array
-from elman.core.errors import UsageError
-from elman.nets.config import NetConfig
-from elman.tasks.base import Prepared, Read, Request, Task, TaskModel, refuse_beam
-from elman.tasks.runs import Report
+from elman.core.settings import Config, make
+from elman.tasks.base import (
+    EvaluateOptions,
+    Examples,
+    NetModel,
+    NetTask,
+    Prepared,
+    R,
+    ReadFile,
+    Report,
+    TrainRequest,
+    refuse_options,
+)
 from elman.tasks.word_vectors import read_word_vectors
-from elman.text.corpus import Corpus, learn, read_corpus
-from elman.text.readers import Sources
+from elman.text.corpus import Corpus, Learned, learn, read_corpus
+from elman.text.readers import Sources, as_sources
 from elman.text.settings import DataConfig
 from elman.text.units.tokenizer import Tokenizer
 
 
-class TextTask(Task):
+class HeldoutText(NamedTuple):
+    """What is known of the held-out text besides its ids."""
+
+    num_bytes: int
+    num_lines: int
+    unknown_tokens: int
+
+
+TextExamples = Examples[Tokenizer, HeldoutText]
+
+
+class TextTask(NetTask[R, Tokenizer, HeldoutText]):
     """A task on plain text."""
 
-    name: str
+    flags = frozenset({"reset_lines"})
+    has_streams = True
 
-    def prepare(self, request: Request) -> Prepared:
+    @abstractmethod
+    def model_settings(self, given: Mapping[str, Any]) -> Config:
+        """The record of the model that was asked for."""
+
+    @abstractmethod
+    def construct(self, record: R, examples: TextExamples, *, counts: Array, vectors: Array | None) -> Any:
+        """A net with fresh weights drawn by the record's seed."""
+
+    def check(self, request: TrainRequest) -> None:
+        """Refuse settings that cannot apply."""
+        super().check(request)
+        make(DataConfig, request.settings["data"], section="data")
+        self.model_settings(request.settings["model"])
+
+    def prepare(self, request: TrainRequest) -> Prepared[R, Tokenizer, HeldoutText]:
         """Read the text and learn its vocabulary."""
-        settings = config.tasks()[self.name]
-        data: DataConfig = config.make(DataConfig, request.settings["data"], section="data")
-        model = config.make(settings.model, request.settings["model"], section="model")
-        if "fit_temperature" in request.settings["train"]:
-            raise UsageError(
-                f"train.fit_temperature does not apply to {self.name}", hint="leave train.fit_temperature out"
-            )
-        learned = learn(request.data, data, heldout=request.holds_out)
-        for sentence in learned.notes:
-            request.report(sentence)
-        data = data.model_copy(update={"units": learned.tokenizer.units})
+        data = make(DataConfig, request.settings["data"], section="data")
+        model = self.model_settings(request.settings["model"])
+        learned, heldout = self.read(request, data)
+        record = self.make_record(request, data, model, learned)
+        return Prepared(record, self.make_examples(learned, heldout))
+
+    def read(
+        self, request: TrainRequest, data: DataConfig, tokenizer: Tokenizer | None = None
+    ) -> tuple[Learned, Corpus | None]:
+        """The text as ids with its vocabulary (or by a given one), and the held-out text."""
+        learned = learn(request.data, data, heldout=request.holds_out, tokenizer=tokenizer)
+        request.say(learned.notes)
         heldout = learned.heldout
         if request.valid is not None:
             heldout = read_corpus(request.valid, learned.tokenizer, data)
-        record = store.TaskRecord(
+        return learned, heldout
+
+    def make_record(self, request: TrainRequest, data: DataConfig, model: Config, learned: Learned) -> R:
+        """The record, complete but for what training adds."""
+        found: R = self.record_type(
             task=self.name,
-            data=data,
+            data=data.model_copy(update={"units": learned.tokenizer.units}),
             model=model,
             seed=request.seed,
             source=store.Source(
@@ -56,46 +96,68 @@ class TextTask(Task):
             ),
             command=request.command,
             notes=learned.notes,
+            **self.record_fields(learned.tokenizer),
         )
-        tensors = self.examples("train", learned.train.ids)
-        if heldout is not None:
-            tensors |= self.examples("valid", heldout.ids)
-        return Prepared(record, learned.tokenizer.files(), tensors, request.settings)
+        return found
 
-    def examples(self, part: str, ids: Array) -> dict[str, Array]:
+    def record_fields(self, tokenizer: Tokenizer) -> dict[str, Any]:
+        """Fields that only this task's record has."""
+        return {}
+
+    def make_examples(self, learned: Learned, heldout: Corpus | None) -> TextExamples:
+        """The text, and the held-out one, as a run keeps them."""
+        arrays = self.arrays("train", learned.train.ids)
+        if heldout is None:
+            return Examples(learned.tokenizer, arrays)
+        known = HeldoutText(heldout.num_bytes, heldout.num_lines, heldout.unknown_tokens)
+        return Examples(learned.tokenizer, arrays | self.arrays("valid", heldout.ids), known)
+
+    def arrays(self, part: str, ids: Array) -> dict[str, Array]:
         """A part of the text as a run keeps it."""
         return {part: ids}
 
-    def build(self, record: store.TaskRecord, read: Read, tensors: Mapping[str, Array], *, report: Report) -> Any:
+    def build(self, record: R, examples: TextExamples, *, report: Report) -> Any:
         """A net with fresh weights drawn by the record's seed."""
-        tokenizer = Tokenizer.from_files(read)
-        counts = np.bincount(tensors["train"], minlength=tokenizer.vocab_size)
-        assert isinstance(record.model, NetConfig)
+        tokenizer = examples.assets
+        counts = np.bincount(examples.arrays["train"], minlength=tokenizer.vocab_size)
         vectors = read_word_vectors(record.model, tokenizer, report=report)
-        return self.construct(record, tokenizer.vocab_size, counts=counts, vectors=vectors)
+        return self.construct(record, examples, counts=counts, vectors=vectors)
 
-    @abstractmethod
-    def construct(self, record: store.TaskRecord, vocab_size: int, *, counts: Array, vectors: Array | None) -> Any:
-        """A net with fresh weights drawn by the record's seed."""
+    def asset_files(self, assets: Tokenizer) -> dict[str, bytes]:
+        """The tokenizer's."""
+        return assets.files()
+
+    def read_assets(self, record: R, read: ReadFile) -> Tokenizer:
+        """The tokenizer that was written."""
+        return Tokenizer.from_files(read)
+
+    def heldout_to_json(self, heldout: HeldoutText) -> list[Any]:
+        """One row of three numbers."""
+        return [list(heldout)]
+
+    def heldout_from_json(self, rows: list[Any]) -> HeldoutText:
+        """The numbers that were written."""
+        return HeldoutText(*rows[0])
 
 
-class TextModel(TaskModel):
-    """A net over the vocabulary of a text, with its tokenizer and its story."""
+class TextModel(NetModel[R]):
+    """A net over the vocabulary of a text, with its tokenizer."""
 
-    def __init__(self, record: store.TaskRecord, tokenizer: Tokenizer, net: Any, directory: Path | None = None) -> None:
-        assert isinstance(record.data, DataConfig)
-        self.record = record
-        self.data: DataConfig = record.data
+    def __init__(self, record: R, tokenizer: Tokenizer, net: Any, directory: Path | None = None) -> None:
+        super().__init__(record, net, directory)
         self.tokenizer = tokenizer
-        self.net = net
-        self.directory = directory
+        self.data: DataConfig = record.data
 
-    def evaluate(self, data: str | Path | Sources, *, beam: int | None = None, seed: int = 1) -> dict[str, Any]:
+    def files(self) -> dict[str, bytes]:
+        """The tokenizer's."""
+        return self.tokenizer.files()
+
+    def evaluate(self, data: str | Path | Sources, options: EvaluateOptions | None = None) -> dict[str, Any]:
         """Its numbers on a text, read as it was trained."""
-        refuse_beam(self.record.task, beam)
-        sources = [data] if isinstance(data, str | Path) else list(data)
-        corpus = read_corpus(sources, self.tokenizer, self.data)
-        return self.numbers(corpus) | {"unknown_tokens": corpus.unknown_tokens, "seed": seed}
+        options = options or EvaluateOptions()
+        refuse_options(self.record.task, options, takes=self.evaluate_takes)
+        corpus = read_corpus(as_sources(data), self.tokenizer, self.data)
+        return self.numbers(corpus) | {"unknown_tokens": corpus.unknown_tokens, "seed": options.seed}
 
     @abstractmethod
     def numbers(self, corpus: Corpus) -> dict[str, Any]:

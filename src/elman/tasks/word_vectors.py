@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from elman.core.arrays import Array
-from elman.nets.config import NetConfig
-from elman.tasks.reading_config import ReadingConfig
-from elman.tasks.runs import Report
+from elman.nets.config import NetConfig, TextEncoderConfig
+from elman.tasks.base import Report
 from elman.text.units.tokenizer import Tokenizer
 
 
-def vector_words(model: ReadingConfig) -> list[str]:
+def vector_words(model: TextEncoderConfig) -> list[str]:
     """The words of the file of vectors, if there is one: all of them are known, seen in training or not."""
     if model.vectors is None:
         return []
@@ -20,7 +19,7 @@ def vector_words(model: ReadingConfig) -> list[str]:
     return read_words(Path(model.vectors))
 
 
-def vector_tensors(model: ReadingConfig, words: Tokenizer) -> tuple[dict[str, Array], list[str]]:
+def vector_tensors(model: TextEncoderConfig, words: Tokenizer) -> tuple[dict[str, Array], list[str]]:
     """The words' vectors, to be kept with a run that may be resumed without the file; and what is to be said of them."""
     said: list[str] = []
     vectors = read_word_vectors(model, words, folds_case=True, report=said.append)
@@ -28,7 +27,7 @@ def vector_tensors(model: ReadingConfig, words: Tokenizer) -> tuple[dict[str, Ar
 
 
 def read_word_vectors(
-    model: NetConfig | ReadingConfig, words: Tokenizer, *, folds_case: bool = False, report: Report
+    model: NetConfig | TextEncoderConfig, words: Tokenizer, *, folds_case: bool = False, report: Report
 ) -> Array | None:
     """The words' vectors, if the settings name a file of them. -> (V, E)"""
     if model.vectors is None:

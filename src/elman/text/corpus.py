@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,9 +26,11 @@ from elman.text.spool import CHUNK_ITEMS
 from elman.text.units.bpe import check_bpe, learn_pairs
 from elman.text.units.guess import SAMPLE_BYTES, Guess, guess_units
 from elman.text.units.pipelines import Recipe
-from elman.text.units.splitters import BpeSplitter, learner
+from elman.text.units.splitters import BpeSplitter, Splitter, learner
 from elman.text.units.tokenizer import Tokenizer, bpe_backend, reserved_pattern
 from elman.text.units.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, by_frequency, choose_words
+
+BLOCK_ROWS = 10_000  # lines encoded at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,3 +262,25 @@ def _describe(
     if train.unknown_tokens:
         share = train.unknown_tokens / (len(train.ids) - train.num_lines)
         yield f"{share:.2%} of the words are {UNK}: the vocabulary has {tokenizer.vocab_size - 2:,} words"
+
+
+def learn_tokenizer(texts: Sequence[Sequence[str]], units: str, *, min_count: int, max_words: int) -> Tokenizer:
+    """The symbols of some texts, each a list of lines: one vocabulary for all of them."""
+    if units.startswith("bpe:"):
+        check_bpe(units)
+        recipe = learn_pairs((line.encode() for lines in texts for line in lines), units)
+        splitter: Splitter = BpeSplitter(bpe_backend(recipe))
+    else:
+        splitter = learner(units, None)
+    parts = [splitter.encode(block) for lines in texts for block in line_blocks(lines)]
+    if not units.startswith("bpe:"):
+        recipe = Recipe(units, splitter.symbols())
+    counts = np.sum([np.bincount(part, minlength=len(recipe.tokens)) for part in parts], axis=0)
+    chosen = choose_symbols(counts, units, min_count=min_count, max_words=max_words)
+    return Tokenizer(replace(recipe, tokens=[UNK, EOS, *(recipe.tokens[i] for i in chosen)]))
+
+
+def line_blocks(lines: Sequence[str]) -> Iterator[bytes]:
+    """Lines as blocks of bytes, each line ended."""
+    for first in range(0, len(lines), BLOCK_ROWS):
+        yield ("\n".join(lines[first : first + BLOCK_ROWS]) + "\n").encode()

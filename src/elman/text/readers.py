@@ -56,12 +56,12 @@ class Fault:
 
 
 class Reader:
-    """Reads sources by blocks or by lines; refuses bad lines, or drops and counts them."""
+    """Reads sources by blocks of lines; refuses bad lines, or drops and counts them."""
 
     def __init__(
         self, sources: Sources, data: DataConfig, *, any_bytes: bool = False, keep_records: bool = False
     ) -> None:
-        self._sources = [sources] if isinstance(sources, str | Path) else list(sources)
+        self._sources = as_sources(sources)
         self._data = data
         self._any_bytes = any_bytes  # they need be neither UTF-8 nor free of NUL
         self._keeps_records = keep_records  # of JSONL, as they are
@@ -70,11 +70,15 @@ class Reader:
 
     def blocks(self) -> Iterator[Lines]:
         """About a megabyte of whole lines at a time; a longer line is a block of its own."""
-        return self._read(cut_blocks)
-
-    def lines(self) -> Iterator[Lines]:
-        """Each line by itself, as soon as it is there; a record of JSONL may be several."""
-        return self._read(_cut_lines)
+        for source in find_files(self._sources):
+            has_records = is_jsonl(source) and not self._keeps_records
+            with _open(source) as file:
+                for data, first in cut_blocks(file, source):
+                    lines = self._checked(self._without_marks(Lines(data, source, first)))
+                    if has_records:
+                        lines = self._checked(self._from_records(lines))
+                    if lines.data:
+                        yield lines
 
     def without(self, lines: Lines, find_fault: Callable[[bytes], Fault | None]) -> Lines:
         """The lines without those that have a fault, if bad lines are dropped; otherwise the first one is an error."""
@@ -93,17 +97,6 @@ class Reader:
         if not self._data.skip_bad:
             raise DataError(f"line {lines.number(index)} of {lines.source} {fault.what}", hint=fault.hint)
         self.num_dropped += 1
-
-    def _read(self, cut: Callable[[IO[bytes], str], Iterator[tuple[bytes, int]]]) -> Iterator[Lines]:
-        for source in find_files(self._sources):
-            has_records = is_jsonl(source) and not self._keeps_records
-            with _open(source) as file:
-                for data, first in cut(file, source):
-                    lines = self._checked(self._without_marks(Lines(data, source, first)))
-                    if has_records:
-                        lines = self._checked(self._from_records(lines))
-                    if lines.data:
-                        yield lines
 
     def _without_marks(self, lines: Lines) -> Lines:
         data = lines.data
@@ -147,10 +140,9 @@ class Reader:
         return Lines("".join(texts).encode(), lines.source, lines.first, numbers)
 
 
-def lines(sources: Sources, data: DataConfig) -> Iterator[str]:
-    """Every line without its end, as soon as it is there."""
-    for one in Reader(sources, data).lines():
-        yield from (line.decode() for line in one.split())
+def as_sources(data: str | Path | Sources) -> Sources:
+    """One source or several, as several."""
+    return [data] if isinstance(data, str | Path) else list(data)
 
 
 def is_jsonl(source: str) -> bool:
@@ -227,14 +219,6 @@ def cut_blocks(file: IO[bytes], source: str) -> Iterator[tuple[bytes, int]]:
     last = b"".join(parts)
     if last:
         yield last + b"\n", number
-
-
-def _cut_lines(file: IO[bytes], source: str) -> Iterator[tuple[bytes, int]]:
-    number = 1
-    while line := _guarded(file.readline, MAX_LINE_BYTES + 1, source):
-        _refuse_long_line(len(line), source, number)
-        yield line if line.endswith(b"\n") else line + b"\n", number
-        number += 1
 
 
 def _guarded(read: Callable[[int], bytes], size: int, source: str) -> bytes:

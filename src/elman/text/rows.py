@@ -1,38 +1,23 @@
-"""Batches of pairs to descend on: rows of like length side by side, shuffled anew in every pass.
+"""Rows of ids, each ended by EOS_ID: padded, of like length side by side, split by hash, and as batches to train on.
 
 As with every kind of batches, a position is a value, and the batch at a position is a function of it alone.
 """
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from elman.core.arrays import Array
-from elman.core.errors import DataError
 from elman.text.batches import Position
 from elman.text.units.vocabulary import EOS_ID
 
 B = TypeVar("B")
 SOURCE_FACTOR = 4  # a batch has at most so many times the tokens of a step on the source side, padding counted
-
-
-@dataclass(frozen=True)
-class PairBatch:
-    """B rows to predict: targets (B, T) given sources (B, S). Every row of either ends in EOS_ID; so does padding."""
-
-    sources: Array
-    source_lengths: Array
-    targets: Array
-    target_lengths: Array
-    scale: float = 1.0
-
-    @property
-    def num_tokens(self) -> int:
-        return int(self.target_lengths.sum())
 
 
 class RowBatches(ABC, Generic[B]):
@@ -89,26 +74,32 @@ class RowBatches(ABC, Generic[B]):
         return self._groups
 
 
-class PairBatches(RowBatches[PairBatch]):
-    """Batches of pairs."""
-
-    def __init__(self, source_ids: Array, target_ids: Array, *, tokens: int, seed: int = 0) -> None:
-        self._sources, self._source_begins = source_ids, begins_of(source_ids)
-        self._targets, self._target_begins = target_ids, begins_of(target_ids)
-        if len(self._target_begins) < 2:
-            raise DataError("there is nothing to train on: there are no pairs")
-        super().__init__(np.diff(self._source_begins), np.diff(self._target_begins), tokens=tokens, seed=seed)
-
-    def rows(self, rows: Array) -> PairBatch:
-        """The given rows as a batch."""
-        sources, source_lengths = padded(self._sources, self._source_begins, rows)
-        targets, target_lengths = padded(self._targets, self._target_begins, rows)
-        return PairBatch(sources, source_lengths, targets, target_lengths)
-
-
 def begins_of(ids: Array) -> Array:
     """Where each row begins, and the end of the last. -> (N + 1,)"""
     return np.concatenate([[0], np.flatnonzero(np.asarray(ids) == EOS_ID) + 1])
+
+
+def lengths_of(ids: Array) -> Array:
+    """Tokens of each row, its end included. -> (N,)"""
+    return np.diff(begins_of(ids))
+
+
+def count_rows(ids: Array) -> int:
+    """How many rows there are."""
+    return int(np.count_nonzero(np.asarray(ids) == EOS_ID))
+
+
+def select_rows(ids: Array, keep: Array) -> Array:
+    """Some of the rows. keep (N,) bool"""
+    kept: Array = np.asarray(ids)[np.repeat(keep, lengths_of(ids))]
+    return kept
+
+
+def row_numbers(ids: Array) -> Array:
+    """Which row each token is in. -> (T,)"""
+    is_end = np.asarray(ids) == EOS_ID
+    numbers: Array = np.cumsum(is_end) - is_end
+    return numbers
 
 
 def padded(ids: Array, begins: Array, rows: Array) -> tuple[Array, Array]:
@@ -119,6 +110,40 @@ def padded(ids: Array, begins: Array, rows: Array) -> tuple[Array, Array]:
     found = ids[place].astype(np.int64)
     found[times >= lengths[:, None]] = EOS_ID
     return found, lengths
+
+
+def pad_all(rows: Sequence[Sequence[int] | Array]) -> tuple[Array, Array]:
+    """All of some rows as one array, EOS_ID behind each, and their lengths. -> (B, T) int64, (B,)"""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    found = np.full((len(rows), int(lengths.max(initial=0))), EOS_ID, dtype=np.int64)
+    for place, row in enumerate(rows):
+        found[place, : len(row)] = row
+    return found, lengths
+
+
+def like_length(lengths: Sequence[int] | Array, *, tokens: int) -> Iterator[list[int]]:
+    """The numbers of rows of like length, the longest first: as many at a time as are `tokens` tokens, padding counted."""
+    order = sorted(range(len(lengths)), key=lambda row: int(lengths[row]))
+    while order:
+        most = max(1, tokens // max(1, int(lengths[order[-1]])))
+        chunk, order = order[-most:], order[:-most]
+        yield chunk
+
+
+def split_by_hash(keys: Iterable[str], share: float) -> tuple[list[int], list[int]]:
+    """Rows to train on and to hold out: which ones depends on their keys alone, and looks like chance.
+
+    Rows with the same key stay together. None is held out if that would leave nothing to train on.
+    """
+    hashes = np.array([zlib.crc32(key.encode()) for key in keys], dtype=np.uint32)
+    last = np.sort(hashes)[max(1, int(len(hashes) * share)) - 1]
+    kept, held = np.flatnonzero(hashes > last).tolist(), np.flatnonzero(hashes <= last).tolist()
+    return (kept, held) if kept else (held, [])
+
+
+def step_tokens(ids: Array, rows: int) -> int:
+    """How many tokens so many rows of the usual length have: the size of a training step."""
+    return max(1, round(rows * len(ids) / count_rows(ids)))
 
 
 def cut_groups(source_lengths: Array, target_lengths: Array, tokens: int) -> list[tuple[int, int]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from elman.training.plan_pairs import BETA1, say_chosen
-from elman.training.plan_text import GATES, Plan
+from elman.nets.config import GATES
+from elman.training.plan import Plan, adam_settings
 
 SIZES = (64, 100, 150, 200, 300)
 EFFICIENCY = 0.3  # of the machine's peak: narrow layers, short rows
@@ -18,7 +18,7 @@ WORD_WIDTH = 200  # of a word and its spelling together
 RATE = 0.002
 
 
-def plan_reading(
+def plan_rows(
     *,
     num_rows: int,
     num_tokens: int,
@@ -58,7 +58,4 @@ def plan_reading(
     if enough_passes is not None and not {"epochs", "steps"} & train.keys():
         settings["epochs"] = max(enough_passes, round(ENOUGH_STEPS * batch / num_rows, 1))
         passes = min(passes, settings["epochs"])
-    if train.get("optimiser", "adam") in ("adam", "adamw"):
-        usual = {"learning_rate": RATE, "beta1": BETA1}
-        settings |= {key: value for key, value in usual.items() if key not in train}
-    return Plan(chosen, settings, say_chosen(chosen, settings, seconds, passes, f"{num_rows:,} {rows}"))
+    return Plan(chosen, settings | adam_settings(train, rate=RATE), passes, f"{num_rows:,} {rows}")

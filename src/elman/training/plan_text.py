@@ -8,42 +8,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from elman.nets.config import NetConfig
 from elman.nets.sampling import choose_samples
-from elman.training.budget import format_duration
+from elman.training.plan import Plan
 
 TOKENS_PER_WEIGHT = 3.5
 EFFICIENCY = 0.75  # of the machine's peak that a training step reaches
 SIZES = (64, 100, 128, 160, 200, 256, 320, 400, 512, 640, 768, 1024, 1280, 1536)
-GATES = {"rnn": 1, "gru": 3, "lstm": 4, "window": 1, "transformer": 6}  # a layer has 2 * hidden^2 weights for each
 MANY_WORDS = 5_000  # words: with fewer, the full output layer costs little
 FULL_FROM = 400  # the width below which a full output layer over many words leaves too little for the cells
 ADAPTIVE_SHARE = 0.12  # of the full output layer's work that an adaptive one does
 NGRAM_WEIGHTS = 150_000  # weights of a matrix product that cost as much as a token's n-gram features
 ALONE_WIDTH = 40  # of a net whose output layer costs as much as the softmax itself, where there is no net
-WINDOW = 5
 ATTENTION_WINDOW = 128
 ATTENTION_LAYERS = 2
 MIN_STEPS = 1_200  # a short run takes smaller batches rather than fewer steps
 HIGHEST_RATE, WIDE = 0.005, 256
-RATES = {"rnn": 0.0015, "gru": 0.0025, "window": 0.002, "transformer": 0.0015}  # the LSTM stands more
 MAX_DROPOUT = 0.6
 MAX_PASSES = 40  # after so many the best weights are usually behind
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Settings for a net and its training, and the reasons for them."""
-
-    model: dict[str, Any] = field(default_factory=dict)  # keys of the family's record
-    train: dict[str, Any] = field(default_factory=dict)  # keys of TrainConfig
-    why: tuple[str, ...] = ()
-    passes: float = 0.0  # over the text that there should be time for
-
-
-def plan(
+def plan_text(
+    record: type[NetConfig],
     *,
     family: str,
     num_tokens: int,
@@ -55,13 +43,14 @@ def plan(
 ) -> Plan:
     """Sizes for what the user has not set (`model` and `train` are what was), given the seconds left for training.
 
-    flops_per_second: of the machine's matrix product, as measured.
+    record: the net's settings, which say what its layers cost and the rate they stand. flops_per_second: of the machine's
+    matrix product, as measured.
     """
     given = {**(model or {})}
     chosen: dict[str, Any] = {}
     operations = seconds * flops_per_second * EFFICIENCY
     if "head" not in given:
-        chosen["head"] = _choose_head(family, operations, vocab_size)
+        chosen["head"] = _choose_head(record, family, operations, vocab_size)
     head = given.get("head", chosen.get("head", "full"))
     hidden = None if given.get("hidden") is None else int(given["hidden"])
     if "tied" not in given and head != "adaptive" and (family != "window" or head != "full") and hidden != 0:
@@ -69,9 +58,9 @@ def plan(
     outputs = _outputs(head, vocab_size, given.get("samples"))
     layers = int(given.get("layers", ATTENTION_LAYERS if family == "transformer" else 1))
     if hidden is None:
-        hidden = _choose_hidden(family, operations, num_tokens, outputs, layers=layers)
+        hidden = _choose_hidden(record, family, operations, num_tokens, outputs, layers=layers)
         chosen["hidden"] = hidden
-    weights = matmul_weights(family, hidden, outputs, layers=layers) if hidden else ALONE_WIDTH * outputs
+    weights = matmul_weights(record, family, hidden, outputs, layers=layers) if hidden else ALONE_WIDTH * outputs
     weights += NGRAM_WEIGHTS if given.get("maxent") else 0
     passes = operations / (6.0 * weights) / max(num_tokens, 1)
     if not any(key.startswith("dropout") for key in given):
@@ -81,8 +70,8 @@ def plan(
     if given.get("recurrence") == "additive" and "layer_norm" not in given:
         chosen["layer_norm"] = True  # a sum over all the text: as it is, the output could not be read
     settings = _choose_batch(family, train or {}, num_tokens, vocab_size, tokens=passes * num_tokens)
-    settings |= _choose_rate(family, hidden, train or {})
-    return Plan(chosen, settings, explain(chosen, settings, seconds, passes, num_tokens), passes)
+    settings |= _choose_rate(record, family, hidden, train or {})
+    return Plan(chosen, settings, passes, f"{num_tokens:,} tokens")
 
 
 def _outputs(head: str, vocab_size: int, samples: Any) -> float:
@@ -92,12 +81,9 @@ def _outputs(head: str, vocab_size: int, samples: Any) -> float:
     return choose_samples(vocab_size, None if samples is None else int(samples)) + 1.0
 
 
-def matmul_weights(family: str, hidden: int, outputs: float, *, layers: int) -> float:
-    """Weights that a token is multiplied with: cells and output layer, not the embedding, which is looked up."""
-    output = hidden * outputs
-    if family == "window":  # words of a quarter of the width
-        return hidden * WINDOW * hidden / 4 + max(0, layers - 1) * hidden**2 + output
-    return layers * GATES[family] * 2 * hidden**2 + output
+def matmul_weights(record: type[NetConfig], family: str, hidden: int, outputs: float, *, layers: int) -> float:
+    """Weights that a token is multiplied with: layers and output, not the embedding, which is looked up."""
+    return record.layer_weights(family, hidden=hidden, layers=layers) + hidden * outputs
 
 
 def choose_dropout(passes: float, hidden: int) -> float:
@@ -106,9 +92,9 @@ def choose_dropout(passes: float, hidden: int) -> float:
     return 0.0 if value < 0.04 else round(min(value, MAX_DROPOUT), 2)
 
 
-def _choose_head(family: str, operations: float, vocab_size: int) -> str:
+def _choose_head(record: type[NetConfig], family: str, operations: float, vocab_size: int) -> str:
     """All words at once where there are few, or time enough; else some drawn anew for every step."""
-    full = matmul_weights(family, FULL_FROM, vocab_size, layers=1)
+    full = matmul_weights(record, family, FULL_FROM, vocab_size, layers=1)
     return "full" if vocab_size < MANY_WORDS or full <= _affordable(operations) else "sampled"
 
 
@@ -117,12 +103,14 @@ def _affordable(operations: float) -> float:
     return 1.15 * math.sqrt(operations / (6.0 * TOKENS_PER_WEIGHT))
 
 
-def _choose_hidden(family: str, operations: float, num_tokens: int, outputs: float, *, layers: int) -> int:
+def _choose_hidden(
+    record: type[NetConfig], family: str, operations: float, num_tokens: int, outputs: float, *, layers: int
+) -> int:
     """The widest net that still sees enough tokens, and whose cells are not absurdly many for so little text."""
     best = SIZES[0]
     for size in SIZES:
-        weights = matmul_weights(family, size, outputs, layers=layers)
-        cells = matmul_weights(family, size, 0, layers=layers)
+        weights = matmul_weights(record, family, size, outputs, layers=layers)
+        cells = matmul_weights(record, family, size, 0, layers=layers)
         if weights <= _affordable(operations) and cells <= 10.0 * num_tokens:
             best = size
     return best
@@ -133,12 +121,13 @@ def _choose_window(given: Mapping[str, Any], num_tokens: int) -> dict[str, Any]:
     return {} if "window" in given or num_tokens >= ATTENTION_WINDOW else {"window": max(1, num_tokens)}
 
 
-def _choose_rate(family: str, hidden: int, given: Mapping[str, Any]) -> dict[str, Any]:
+def _choose_rate(record: type[NetConfig], family: str, hidden: int, given: Mapping[str, Any]) -> dict[str, Any]:
     """Only the LSTM stands the highest rate when it is wide; narrow nets all do, and in a short run they need it."""
-    if given.get("optimiser", "adam") not in ("adam", "adamw") or family not in RATES or given.get("learning_rate"):
+    usual = record.usual_rate(family)
+    if given.get("optimiser", "adam") not in ("adam", "adamw") or usual is None or given.get("learning_rate"):
         return {}
     factor = 1.0 if family == "transformer" else max(1.0, (WIDE / max(hidden, 1)) ** 2)
-    return {"learning_rate": min(HIGHEST_RATE, RATES[family] * factor)}
+    return {"learning_rate": min(HIGHEST_RATE, usual * factor)}
 
 
 def _choose_batch(
@@ -155,26 +144,3 @@ def _choose_batch(
             rows //= 2
         chosen["batch"] = rows
     return chosen
-
-
-def explain(
-    chosen: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    seconds: float,
-    passes: float,
-    num_tokens: int,
-    ways: int = 1,
-) -> tuple[str, ...]:
-    """What was chosen and what it should come to, in sentences; `ways` is in how many directions the text is read."""
-    every = {f"model.{key}": value for key, value in chosen.items()}
-    every |= {f"train.{key}": value for key, value in settings.items()}
-    if not every:
-        return ()
-    text = ", ".join(
-        f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in every.items()
-    )
-    both = " in each direction" if ways == 2 else ""
-    return (
-        f"chosen for {format_duration(seconds)} of training: {text}",
-        f"that should be about {passes:.1f} passes over {num_tokens:,} tokens{both}",
-    )

@@ -8,19 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
-from dataclasses import dataclass
 from pathlib import Path
 
 KEPT_KERNELS = 64
-SMALL_STEP = 3e8  # multiply-adds a step below which two threads wait longer than they work
-
-
-@dataclass(frozen=True)
-class Threads:
-    """A number of threads, and why."""
-
-    count: int
-    why: str
 
 
 def prepare_environment(environment: MutableMapping[str, str] = os.environ) -> None:
@@ -36,17 +26,9 @@ def prepare_environment(environment: MutableMapping[str, str] = os.environ) -> N
     environment.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KEPT_KERNELS))
 
 
-def choose_threads(requested: int | None = None, *, step_flops: float | None = None) -> Threads:
-    """As many threads as asked for; else one for each core we may use, or only one where a step is small.
-
-    step_flops: multiply-adds of a whole step, forward and backward.
-    """
-    if requested is not None:
-        return Threads(requested, "as asked for")
-    cores = count_cores()
-    if cores > 1 and step_flops is not None and step_flops < SMALL_STEP:
-        return Threads(1, "one is faster than several for a model this small")
-    return Threads(cores, f"one for each of {cores} cores" if cores > 1 else "there is one core")
+def choose_threads(requested: int | None = None) -> int:
+    """As many threads as asked for; else one for each core that we may use."""
+    return count_cores() if requested is None else requested
 
 
 def count_cores(system: Path = Path("/sys")) -> int:

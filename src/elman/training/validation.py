@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from elman.core.arrays import Array
 from elman.lm.evaluate import Tally, score_lines
 from elman.lm.protocol import FreeModel, S
-from elman.text.batches import Lines, Position, Streams
+from elman.text.batches import Position
 from elman.text.units.vocabulary import EOS_ID
 from elman.training.protocols import Batches, Net
 
@@ -113,13 +113,6 @@ def _fill(buffers: Sequence[Tensor], value: float) -> None:
     with torch.no_grad():
         for buffer in buffers:
             buffer.fill_(value)
-
-
-def validation_batches(ids: Array, *, rows: int, bptt: int, reset_lines: bool) -> Streams | Lines:
-    """The validation text in batches as large as in training, or fewer rows where it is short."""
-    if reset_lines:
-        return Lines(ids, tokens=rows * bptt)
-    return Streams(ids, rows=max(1, min(rows, len(ids) // (4 * bptt))), bptt=bptt)
 
 
 def score_exactly(

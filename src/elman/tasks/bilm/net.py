@@ -7,7 +7,6 @@ sides, layer by layer. B rows · T tokens · L layers · H hidden
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,14 +15,14 @@ from torch import Tensor
 from torch.nn import Module
 
 from elman.core.arrays import Array
-from elman.nets.config import RecurrentConfig
 from elman.nets.encoder import reverse
 from elman.nets.loss import Loss
 from elman.nets.neural_lm import Carried
 from elman.nets.stack import Stack
 from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.tasks.bilm.config import BilmConfig
+from elman.tasks.bilm.data import BilmBatch
 from elman.tasks.lm.families.recurrent_net import RecurrentModel
-from elman.text.batches import Batch, Lines, Position, Streams
 from elman.text.units.vocabulary import EOS_ID
 
 
@@ -32,7 +31,7 @@ class BilmModel(Module):
 
     def __init__(
         self,
-        config: RecurrentConfig,
+        config: BilmConfig,
         *,
         vocab_size: int,
         reset_lines: bool,
@@ -61,7 +60,7 @@ class BilmModel(Module):
 
     @classmethod
     def from_tensors(
-        cls, config: RecurrentConfig, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool
+        cls, config: BilmConfig, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool
     ) -> Self:
         """The model whose `config` and `tensors()` these were."""
         words = embedding_of(tensors, "bilm", within="onward.")
@@ -123,69 +122,38 @@ class BilmModel(Module):
         return model.stack.read_all(words_TBE, begin[: model.num_states])[0]
 
 
-@dataclass(frozen=True)
-class BilmBatch:
-    """What both directions read in one step."""
-
-    onward: Batch
-    backward: Batch
-
-    @property
-    def scale(self) -> float:
-        """Of the learning rate."""
-        return self.onward.scale
-
-
-class BilmBatches:
-    """A text for both directions: two streams through all of it, or each line from both ends."""
-
-    def __init__(self, onward: Streams | Lines, backward: Streams | None) -> None:
-        self._onward = onward
-        self._backward = backward
-        self.notes = onward.notes
-
-    @property
-    def tokens_per_epoch(self) -> int:
-        """Every token is predicted twice."""
-        return 2 * self._onward.tokens_per_epoch
-
-    @property
-    def tokens_per_step(self) -> int:
-        return 2 * self._onward.tokens_per_step
-
-    def fraction(self, position: Position) -> float:
-        """How much of this pass is done."""
-        return self._onward.fraction(position)
-
-    def batch(self, position: Position) -> tuple[BilmBatch, Position]:
-        """The batch at a position, and the position after it."""
-        onward, after = self._onward.batch(position)
-        backward = turn_lines(onward) if self._backward is None else self._backward.batch(position)[0]
-        return BilmBatch(onward, backward), after
-
-
-def turn_text(ids: Array) -> Array:
-    """A text from its last word to its first; each line still ends with its end."""
-    ends = bool(len(ids)) and int(ids[-1]) == EOS_ID
-    return np.append(ids[-2::-1], ids[-1:]) if ends else np.array(ids[::-1])
-
-
-def turn_lines(batch: Batch) -> Batch:
-    """Lines read alone, each from its last word to its first. A piece of a very long line is a line of its own."""
-    num_tokens = batch.targets.shape[1]
-    lengths = np.full(len(batch.targets), num_tokens) if batch.lengths is None else batch.lengths
-    targets = np.full_like(batch.targets, EOS_ID)
-    for row, length in enumerate(lengths.tolist()):
-        targets[row, :length] = turn_text(batch.targets[row, :length])
-    inputs = np.concatenate([np.full((len(targets), 1), EOS_ID, dtype=targets.dtype), targets[:, :-1]], axis=1)
-    inputs[np.arange(num_tokens) >= lengths[:, None]] = EOS_ID
-    return Batch(inputs, targets, batch.lengths, is_start=True, scale=batch.scale)
-
-
-def learned_features(model: BilmModel, tokens: Array, lengths: Array) -> Array:
+def compute_features(model: BilmModel, tokens: Array, lengths: Array) -> Array:
     """`features` of ids as numpy. -> (L, B, T, 2 H) float32"""
     device: Any = model.onward.device
     with torch.inference_mode():
         ids = torch.from_numpy(np.array(tokens, dtype=np.int64)).to(device)
         found = model.features(ids, torch.from_numpy(np.array(lengths, dtype=np.int64)).to(device))
         return found.to(torch.float32).cpu().numpy()
+
+
+class BilmFeatures(BilmModel):
+    """The layers of a `BilmModel`, without what predicts words. Nothing in it ever learns.
+
+    tensors: those of such a model, without the ones of its heads.
+    """
+
+    def __init__(self, config: BilmConfig, tensors: Mapping[str, Array], *, dtype: torch.dtype = torch.float32) -> None:
+        vocab_size = len(tensors["onward.embedding.weight"])
+        super().__init__(config, vocab_size=vocab_size, reset_lines=False, rng=None, dtype=dtype)
+        del self.onward.head, self.backward.head
+        load_tensors(self, tensors)
+        self.requires_grad_(False)
+
+    @property
+    def width(self) -> int:
+        """Of a word's vector, in each layer."""
+        return 2 * self.config.hidden
+
+    def forward(self, words_BT: Tensor, lengths_B: Tensor) -> Tensor:
+        """-> (L, B, T, 2 H), without gradients"""
+        with torch.no_grad():
+            return self.features(words_BT, lengths_B)
+
+    def multiply_adds(self) -> float:
+        """Of one word."""
+        return self.onward.stack.multiply_adds() + self.backward.stack.multiply_adds()

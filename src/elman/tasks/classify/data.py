@@ -14,10 +14,11 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError
+from elman.tasks.classify.config import LabelledConfig
 from elman.text.formats import SAMPLE_LINES, guess_task
 from elman.text.readers import SKIP_HINT, Fault, Lines, Sources, is_jsonl
 from elman.text.rows import RowBatches, begins_of, padded
-from elman.text.settings import DataConfig, LabelledConfig
+from elman.text.settings import DataConfig
 from elman.text.tables import Pairs, Parse, Row, checked, parse_record, read_rows, table_parser
 from elman.text.units.guess import guess_units
 from elman.text.units.surfaces import surfaces

@@ -1,17 +1,20 @@
-"""A classifier and its words: what texts are, and how good its answers are, the linear baseline's beside them."""
+"""A classifier at the text level: what texts are, and how good its answers are, the linear baseline's beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from elman import store
+from elman import pictures
 from elman.core.arrays import Array
-from elman.tasks.base import TaskModel, refuse_beam
+from elman.store import LabelRecord
+from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop, refuse_options
+from elman.tasks.classify.assets import ClassifyAssets
+from elman.tasks.classify.config import ClassifierConfig, LabelledConfig
 from elman.tasks.classify.data import (
     NO_LABEL,
     LabelBatches,
@@ -21,74 +24,90 @@ from elman.tasks.classify.data import (
     read_labelled,
     split_text,
 )
-from elman.tasks.classify.metrics import class_numbers, number_numbers, set_numbers
-from elman.tasks.reading_config import ClassifierConfig
+from elman.tasks.classify.metrics import number_numbers, set_numbers
+from elman.tasks.label_metrics import class_numbers
+from elman.tasks.measuring import rounded, rows_in_time
 from elman.text.batches import one_pass
-from elman.text.readers import Reader, Sources
-from elman.text.rows import begins_of, padded
-from elman.text.settings import DataConfig, LabelledConfig
+from elman.text.readers import Reader, Sources, as_sources
+from elman.text.rows import begins_of, like_length, padded
+from elman.text.settings import DataConfig
 from elman.text.tables import Pairs
-from elman.text.units.word_list import WordList
+
+ClassifyRecord = LabelRecord[LabelledConfig, ClassifierConfig]
 
 READ_WORDS = 20_000  # at once, padding counted
-LOOK_TEXTS = 200  # between two looks at the clock
-LIKELY = 0.5  # from here on one of several labels is given
+LIKELY = 0.5  # probability from which on one of several labels is given
 
 
 @dataclass(frozen=True)
-class Answer:
+class Classification(Prediction):
     """What a text is: a label, several with commas between, or a number; and the probability of each label."""
 
+    text: str
     label: str
     probabilities: Mapping[str, float] = field(default_factory=dict)
     value: float | None = None
     words: tuple[str, ...] = field(default=(), repr=False)
     attention: tuple[float, ...] = field(default=(), repr=False)  # how much each word counted; pool=attention only
 
+    def line(self) -> str:
+        """The label."""
+        return self.label
 
-class Classifier(TaskModel):
-    """A net, its words and its story; `linear` is the baseline."""
+    def as_json(self) -> dict[str, Any]:
+        """With the probabilities of all labels, the likeliest first, and where attention looked."""
+        record: dict[str, Any] = {"text": self.text, "label": self.label if self.value is None else self.value}
+        if self.probabilities:
+            shares = sorted(self.probabilities.items(), key=lambda item: -item[1])
+            record["probabilities"] = {label: rounded(share) for label, share in shares}
+        if self.attention:
+            record |= {"words": list(self.words), "attention": rounded(list(self.attention))}
+        return record
 
-    def __init__(
-        self, record: store.TaskRecord, words: WordList, net: Any, linear: Any | None, directory: Path | None = None
-    ) -> None:
-        assert isinstance(record.data, LabelledConfig) and isinstance(record.model, ClassifierConfig)
-        self.record = record
-        self.words = words
-        self.net = net
-        self.linear = linear
-        self.directory = directory
-        self.data: LabelledConfig = record.data
-        self.config: ClassifierConfig = record.model
+
+class Classifier(NetModel[ClassifyRecord]):
+    """A net with its words and labels; `linear` is the baseline."""
+
+    def __init__(self, record: ClassifyRecord, assets: ClassifyAssets, net: Any, directory: Path | None = None) -> None:
+        super().__init__(record, net, directory)
+        self.assets = assets
+        self.words = assets.words
+        self.linear = assets.linear
+        self.data = record.data
+        self.config = record.model
         self.labels = record.labels
+
+    def files(self) -> dict[str, bytes]:
+        """Of the words and of the baseline."""
+        return self.assets.files()
 
     def predict(self, text: str | Sequence[str]) -> Any:
         """The label of a text (a number, where the answer is one); a list of them for a list of texts."""
         found = [
-            answer.label if answer.value is None else answer.value
-            for answer in self.classify([text] if isinstance(text, str) else list(text))
+            found.label if found.value is None else found.value
+            for found in self.classify([text] if isinstance(text, str) else list(text))
         ]
         return found[0] if isinstance(text, str) else found
 
-    def classify(self, texts: Sequence[str], *, with_attention: bool = False) -> list[Answer]:
+    def classify(self, texts: Sequence[str], *, with_attention: bool = False) -> list[Classification]:
         """What texts are."""
         words = [split_text(text, self.data) for text in texts]
-        shares = self.shares(words)
-        weights = self._attention(words) if with_attention and self.config.pool == "attention" else None
-        found = []
-        for row, answer in enumerate(map(self._answer, shares)):
-            seen = () if weights is None else tuple(weights[row][: len(words[row])].tolist())
-            found.append(Answer(answer.label, answer.probabilities, answer.value, tuple(words[row]), seen))
-        return found
+        found = [self._classification(text, row) for text, row in zip(texts, self.shares(words), strict=True)]
+        if not with_attention or self.config.pool != "attention":
+            return found
+        weights = self._attention(words)
+        return [
+            replace(one, words=tuple(words[row]), attention=tuple(weights[row][: len(words[row])].tolist()))
+            for row, one in enumerate(found)
+        ]
 
-    def classify_lines(
-        self, data: Sources, *, with_attention: bool = False
-    ) -> Iterator[tuple[list[str], list[Answer]]]:
-        """Lines and what they are, as many at a time as were there to read."""
+    def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Classification]:
+        """What every line is."""
+        options = options or PredictOptions()
+        refuse_options(self.record.task, options, takes=self.predict_takes)
         reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
-        for lines in Reader(data, reading, keep_records=True).blocks():
-            texts = [line.decode() for line in lines.split()]
-            yield texts, self.classify(texts, with_attention=with_attention)
+        for lines in Reader(sources, reading, keep_records=True).blocks():
+            yield from self.classify([line.decode() for line in lines.split()], with_attention=options.details)
 
     def shares(self, texts: Sequence[Sequence[str]]) -> Array:
         """What the net says of texts as words: probabilities of its labels, or a number. -> (N, L)"""
@@ -106,19 +125,16 @@ class Classifier(TaskModel):
 
     def _chunks(self, texts: Sequence[Sequence[str]]) -> Iterator[tuple[list[int], Array, Array]]:
         """Texts of like length, as many as are read at once: their places, words and lengths."""
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        while order:
-            most = max(1, READ_WORDS // max(1, len(texts[order[-1]])))
-            chunk, order = order[-most:], order[:-most]
+        for chunk in like_length([len(text) for text in texts], tokens=READ_WORDS):
             ids = encode_texts([texts[i] for i in chunk], self.words)
             words, lengths = padded(ids, begins_of(ids), np.arange(len(chunk)))
             yield chunk, words[:, :-1], lengths - 1
 
-    def _answer(self, shares: Array) -> Answer:
+    def _classification(self, text: str, shares: Array) -> Classification:
         if self.config.output == "linear":
-            return Answer(f"{float(shares[0]):.6g}", {}, float(shares[0]))
+            return Classification(text, f"{float(shares[0]):.6g}", {}, float(shares[0]))
         probabilities = dict(zip(self.labels, shares.tolist(), strict=True))
-        return Answer(self._label(shares), probabilities)
+        return Classification(text, self._label(shares), probabilities)
 
     def _label(self, shares: Array) -> str:
         if self.config.output == "softmax":
@@ -128,32 +144,24 @@ class Classifier(TaskModel):
 
     # ------------------------------------------------------------------------------------------------------ measuring
 
-    def evaluate(self, data: Sources, *, beam: int | None = None, seed: int = 1) -> dict[str, Any]:
+    def evaluate(self, data: str | Path | Sources, options: EvaluateOptions | None = None) -> dict[str, Any]:
         """Accuracy and F1, or the errors of numbers, and the same of the linear baseline."""
-        refuse_beam("classify", beam)
-        pairs = read_labelled(data, self.data)
-        found = self._numbers(pairs, should_stop=lambda: False)
+        options = options or EvaluateOptions()
+        refuse_options(self.record.task, options, takes=self.evaluate_takes)
+        pairs = read_labelled(as_sources(data), self.data)
+        found = self.numbers(pairs, should_stop=lambda: False)
         assert found is not None
-        extra = pairs.left_out()
-        return found | extra | {"seed": seed}
+        return found | pairs.left_out() | {"seed": options.seed}
 
-    def measure(self, tensors: Mapping[str, Array], *, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
-        """The same of the held-out texts among a run's tensors, of a part of them where time is short."""
-        if "valid_text" not in tensors:
-            return None
-        texts, labels = (tensors[name].tobytes().decode().split("\n") for name in ("valid_text", "valid_label"))
-        found = self._numbers(
-            Pairs(texts, labels, 0, [("the held-out texts", 0)] * len(texts)), should_stop=should_stop
-        )
-        return None if found is None else {key: value for key, value in found.items() if key != "confusions"}
+    def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """What was taken for what, where there are classes."""
+        return [pictures.confusion_map(**numbers["confusions"])] if "confusions" in numbers else []
 
-    def _numbers(self, pairs: Pairs, *, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
-        """Numbers of texts in chance order, until there is no more time; None where there was none at all."""
-        order = np.random.default_rng(0).permutation(len(pairs)).tolist()
+    def numbers(self, pairs: Pairs, *, should_stop: ShouldStop) -> dict[str, Any] | None:
+        """Numbers of texts, for as long as there is time; None where there was none at all."""
         rows: list[int] = []
         parts: list[Array] = []
-        while len(rows) < len(pairs) and not should_stop():
-            chunk = order[len(rows) : len(rows) + LOOK_TEXTS]
+        for chunk in rows_in_time(len(pairs), should_stop):
             parts.append(self.shares([split_text(pairs.sources[i], self.data) for i in chunk]))
             rows += chunk
         if not rows:

@@ -20,8 +20,8 @@ from elman.nets.loss import Loss
 from elman.nets.pooling import Pool
 from elman.nets.text_encoder import TextReader
 from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.tasks.classify.config import ClassifierConfig
 from elman.tasks.classify.data import LabelBatch
-from elman.tasks.reading_config import ClassifierConfig
 
 
 class ClassifierModel(Module):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from elman import config, store
+from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import DataError
-from elman.tasks.base import Prepared, Read, Request, Task, refuse_stream_settings
+from elman.core.settings import Sections, make
+from elman.tasks.base import Examples, NetTask, Prepared, ReadFile, Report, ShouldStop, TrainRequest
+from elman.tasks.classify.assets import ClassifyAssets, read_assets
+from elman.tasks.classify.config import ClassifierConfig, LabelledConfig
 from elman.tasks.classify.data import (
     LabelBatches,
     choose_units,
@@ -23,49 +26,49 @@ from elman.tasks.classify.data import (
     read_labelled,
     split_text,
 )
-from elman.tasks.classify.model import Classifier
-from elman.tasks.reading_config import ClassifierConfig
-from elman.tasks.runs import Report
-from elman.tasks.seq2seq.data import split_pairs
+from elman.tasks.classify.linear import fit_linear
+from elman.tasks.classify.model import Classifier, ClassifyRecord
 from elman.tasks.word_vectors import vector_tensors, vector_words
-from elman.text.settings import LabelledConfig
+from elman.text.rows import count_rows, row_numbers, split_by_hash, step_tokens
 from elman.text.tables import Pairs
-from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
-from elman.text.units.word_list import WordList, learn_words
+from elman.text.units.word_list import learn_words
 from elman.training.config import TrainConfig
-from elman.training.plan_rows import plan_reading
-from elman.training.plan_text import Plan
+from elman.training.plan import Plan
+from elman.training.plan_rows import plan_rows
+from elman.training.progress import Outcome
 
 if TYPE_CHECKING:
     from elman.training.examiner import Examiner
     from elman.training.protocols import Batches
 
-LINEAR = "linear.safetensors"
 DROPOUT = 0.5
 USUAL_BATCH = 32
-MAX_WORDS = 6000  # of a step
+MAX_WORDS = 6000  # words of a step
 ENOUGH_PASSES = 8.0  # with 27, none of four nets was better, and all were far too sure
-MANY_ROWS = 20  # from which on a label that only the first row has is strange
+MANY_ROWS = 20  # rows from which on a label that only the first row has is strange
 UNSEEN = -1  # the class of a text whose label was not in training
 
+ClassifyExamples = Examples[ClassifyAssets, Pairs]
 
-class ClassifyTask(Task):
+
+class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
     """Sentiment, spam, topics, stars: whatever is said of a whole text."""
 
-    def prepare(self, request: Request) -> Prepared:
+    name = "classify"
+    record_type = ClassifyRecord
+
+    def check(self, request: TrainRequest) -> None:
+        """Refuse settings that cannot apply."""
+        super().check(request)
+        make(LabelledConfig, request.settings["data"], section="data")
+        make(ClassifierConfig, request.settings["model"], section="model")
+
+    def prepare(self, request: TrainRequest) -> Prepared[ClassifyRecord, ClassifyAssets, Pairs]:
         """Read the texts, learn words and labels, and fit the baseline."""
-        data: LabelledConfig = config.make(LabelledConfig, request.settings["data"], section="data")
-        model: ClassifierConfig = config.make(ClassifierConfig, request.settings["model"], section="model")
-        refuse_stream_settings("classify", request.settings["train"])
-        pairs = read_labelled(request.data, data)
-        notes = pairs.notes() + _lone_first_label(pairs, model)
-        training, heldout = pairs, None
-        if request.holds_out:
-            training, heldout = split_pairs(pairs, data.heldout)
-            notes.append(f"{len(heldout) if heldout else 0:,} of {len(pairs):,} texts are held out")
-        if request.valid is not None:
-            heldout = read_labelled(request.valid, data)
+        data = make(LabelledConfig, request.settings["data"], section="data")
+        model = make(ClassifierConfig, request.settings["model"], section="model")
+        training, heldout, notes = _read_parts(request, data, model)
         units, more = choose_units(training.sources, data)
         data = data.model_copy(update={"units": units})
         labels = _labels(training, model)
@@ -79,21 +82,20 @@ class ClassifyTask(Task):
         )
         vectors, said = vector_tensors(model, words.tokenizer)
         ids, targets = encode_texts(texts, words), _targets(training, labels, model)
-        num_cut = sum(len(text) == data.max_length for text in texts)
         notes += [*more, *said, f"{len(labels):,} labels, {words.tokenizer.vocab_size - 2:,} words"]
+        num_cut = sum(len(text) == data.max_length for text in texts)
         if num_cut:
             notes.append(f"{num_cut:,} texts are longer than {data.max_length:,} words: half is read from either end")
-        contents = dict(words.tokenizer.files())
+        linear = None
         if model.baseline:
-            contents[LINEAR] = _fit_linear(texts, targets, model, labels)
-        for sentence in notes:
-            request.report(sentence)
-        tensors = {"train_ids": ids, "train_targets": targets, **vectors}
+            linear = fit_linear(texts, targets, kind=model.output, num_labels=max(1, len(labels)))
+        request.say(notes)
+        arrays = {"train_ids": ids, "train_targets": targets, **vectors}
         if heldout is not None:
-            heldout_texts = [split_text(text, data) for text in heldout.sources]
-            tensors |= _heldout_tensors(heldout, encode_texts(heldout_texts, words), _targets(heldout, labels, model))
-        record = store.TaskRecord(
-            task="classify",
+            heldout_ids = encode_texts([split_text(text, data) for text in heldout.sources], words)
+            arrays |= {"valid_ids": heldout_ids, "valid_targets": _targets(heldout, labels, model)}
+        record = ClassifyRecord(
+            task=self.name,
             data=data,
             model=model,
             labels=labels,
@@ -107,33 +109,40 @@ class ClassifyTask(Task):
             command=request.command,
             notes=tuple(notes),
         )
-        return Prepared(record, contents, tensors, request.settings)
+        return Prepared(record, Examples(ClassifyAssets(words, linear), arrays, heldout))
 
-    def plan(self, prepared: Prepared, *, seconds: float, flops_per_second: float) -> Plan:
-        """Sizes for what the user has not set, given the seconds left for training."""
-        ids = prepared.tensors["train_ids"]
-        return plan_reading(
-            num_rows=int(np.count_nonzero(ids == EOS_ID)),
+    def plan(
+        self,
+        prepared: Prepared[ClassifyRecord, ClassifyAssets, Pairs],
+        given: Sections,
+        *,
+        seconds: float,
+        flops_per_second: float,
+    ) -> Plan:
+        """Sizes for what the user has not set."""
+        ids = prepared.examples.arrays["train_ids"]
+        return plan_rows(
+            num_rows=count_rows(ids),
             num_tokens=len(ids),
             rows="texts",
             seconds=seconds,
             flops_per_second=flops_per_second,
-            model=prepared.settings["model"],
-            train=prepared.settings["train"],
+            model=given["model"],
+            train=given["train"],
             dropout=DROPOUT,
             max_tokens=MAX_WORDS,
             enough_passes=ENOUGH_PASSES,
         )
 
-    def build(self, record: store.TaskRecord, read: Read, tensors: Mapping[str, Array], *, report: Report) -> Any:
+    def build(self, record: ClassifyRecord, examples: ClassifyExamples, *, report: Report) -> Any:
         """A net with fresh weights drawn by the record's seed."""
         import torch
 
         from elman.tasks.classify.net import ClassifierModel
 
-        vocab_size = Tokenizer.from_files(read).vocab_size
-        model: ClassifierConfig = record.model  # type: ignore[assignment]
-        ids, targets = np.asarray(tensors["train_ids"]), np.asarray(tensors["train_targets"])
+        model, arrays = record.model, examples.arrays
+        vocab_size = examples.assets.words.tokenizer.vocab_size
+        ids, targets = np.asarray(arrays["train_ids"]), np.asarray(arrays["train_targets"])
         counts = np.bincount(ids, minlength=vocab_size)
         counts[[UNK_ID, EOS_ID]] = 0
         is_number = model.output == "linear"
@@ -143,52 +152,84 @@ class ClassifyTask(Task):
             num_labels=max(1, len(record.labels)),
             rng=torch.Generator().manual_seed(record.seed),
             counts=counts,
-            vectors=np.array(tensors["vectors"]) if "vectors" in tensors else None,
+            vectors=np.array(arrays["vectors"]) if "vectors" in arrays else None,
             centre=float(targets.mean()) if is_number else 0.0,
             spread=(float(targets.std()) or 1.0) if is_number else 1.0,
             usual_length=len(ids) / len(targets),
         )
 
-    def batches(self, record: store.TaskRecord, tensors: Mapping[str, Array], *, train: TrainConfig) -> Batches:
-        """The training texts, to descend on."""
-        ids = np.asarray(tensors["train_ids"])
-        return LabelBatches(ids, np.asarray(tensors["train_targets"]), words=_step_words(ids, train), seed=record.seed)
+    def batches(self, record: ClassifyRecord, examples: ClassifyExamples, *, train: TrainConfig) -> Batches:
+        """The training texts."""
+        ids = np.asarray(examples.arrays["train_ids"])
+        words = step_tokens(ids, train.batch or USUAL_BATCH)
+        return LabelBatches(ids, np.asarray(examples.arrays["train_targets"]), words=words, seed=record.seed)
 
     def examiner(
-        self, record: store.TaskRecord, net: Any, tensors: Mapping[str, Array], *, train: TrainConfig
+        self, record: ClassifyRecord, net: Any, examples: ClassifyExamples, *, train: TrainConfig
     ) -> Examiner | None:
-        """Judges by the part of the held-out texts that are wrong, or by the mean error."""
+        """Validates by the share of the held-out texts that are wrong, or by the mean error."""
         from elman.training.examiner import LossExaminer
 
-        if "valid_ids" not in tensors:
+        arrays = examples.arrays
+        if "valid_ids" not in arrays:
             return None
-        ids, targets = np.asarray(tensors["valid_ids"]), np.asarray(tensors["valid_targets"])
-        model: ClassifierConfig = record.model  # type: ignore[assignment]
-        if model.output == "softmax":  # of labels that were not in training there is no likelihood
-            row = np.cumsum(ids == EOS_ID) - (ids == EOS_ID)
-            ids, targets = ids[targets[row] != UNSEEN], targets[targets != UNSEEN]
+        ids, targets = np.asarray(arrays["valid_ids"]), np.asarray(arrays["valid_targets"])
+        if record.model.output == "softmax":  # of labels that were not in training there is no likelihood
+            ids, targets = ids[targets[row_numbers(ids)] != UNSEEN], targets[targets != UNSEEN]
         if not len(targets):
             return None
-        batches = LabelBatches(ids, targets, words=_step_words(np.asarray(tensors["train_ids"]), train))
+        words = step_tokens(np.asarray(arrays["train_ids"]), train.batch or USUAL_BATCH)
+        batches = LabelBatches(ids, targets, words=words)
         return LossExaminer(net, batches, error=lambda: Classifier.error(net, batches))
 
-    def restore(self, record: store.TaskRecord, read: Read, tensors: dict[str, Array]) -> Any:
+    def measure(
+        self, model: Classifier, examples: ClassifyExamples, outcome: Outcome, *, should_stop: ShouldStop
+    ) -> dict[str, Any] | None:
+        """Its numbers on the held-out texts."""
+        found = None if examples.heldout is None else model.numbers(examples.heldout, should_stop=should_stop)
+        return None if found is None else {key: value for key, value in found.items() if key != "confusions"}
+
+    def restore(self, record: ClassifyRecord, assets: ClassifyAssets, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""
         from elman.tasks.classify.net import ClassifierModel
 
-        model: ClassifierConfig = record.model  # type: ignore[assignment]
-        return ClassifierModel.from_tensors(model, tensors).eval()
+        return ClassifierModel.from_tensors(record.model, tensors).eval()
 
-    def wrap(self, record: store.TaskRecord, read: Read, net: Any, directory: Path | None) -> Classifier:
+    def wrap(self, record: ClassifyRecord, assets: ClassifyAssets, net: Any, directory: Path | None) -> Classifier:
         """The net with its words, and the baseline."""
-        from safetensors.numpy import load
+        return Classifier(record, assets, net, directory)
 
-        from elman.tasks.classify.linear import LinearModel
+    def asset_files(self, assets: ClassifyAssets) -> dict[str, bytes]:
+        """Of the words and of the baseline."""
+        return assets.files()
 
-        model: ClassifierConfig = record.model  # type: ignore[assignment]
-        linear = LinearModel.from_tensors(model.output, load(read(LINEAR))) if model.baseline else None
-        words = WordList(Tokenizer.from_files(read), folds_case=model.vectors is not None)
-        return Classifier(record, words, net, linear, directory)
+    def read_assets(self, record: ClassifyRecord, read: ReadFile) -> ClassifyAssets:
+        """What was written."""
+        return read_assets(record.model, read)
+
+    def heldout_to_json(self, heldout: Pairs) -> list[Any]:
+        """A text and its label a row."""
+        return [list(row) for row in zip(heldout.sources, heldout.targets, strict=True)]
+
+    def heldout_from_json(self, rows: list[Any]) -> Pairs:
+        """The texts that were written."""
+        return Pairs.of_rows(rows)
+
+
+def _read_parts(
+    request: TrainRequest, data: LabelledConfig, model: ClassifierConfig
+) -> tuple[Pairs, Pairs | None, list[str]]:
+    """Texts to train on, held-out ones, and what is to be said of them."""
+    pairs = read_labelled(request.data, data)
+    notes = pairs.notes() + _lone_first_label(pairs, model)
+    training, heldout = pairs, None
+    if request.holds_out:
+        kept, held = split_by_hash(pairs.sources, data.heldout)
+        training, heldout = pairs.select(kept), pairs.select(held) if held else None
+        notes.append(f"{len(held):,} of {len(pairs):,} texts are held out")
+    if request.valid is not None:
+        heldout = read_labelled(request.valid, data)
+    return training, heldout, notes
 
 
 def _labels(pairs: Pairs, model: ClassifierConfig) -> tuple[str, ...]:
@@ -238,32 +279,7 @@ def _targets(pairs: Pairs, labels: Sequence[str], model: ClassifierConfig) -> Ar
             return found
 
 
-def _fit_linear(
-    texts: Sequence[Sequence[str]], targets: Array, model: ClassifierConfig, labels: Sequence[str]
-) -> bytes:
-    from safetensors.numpy import save
-
-    from elman.tasks.classify.linear import fit_linear
-
-    found = fit_linear(texts, targets, kind=model.output, num_labels=max(1, len(labels)))
-    packed: bytes = save(found.tensors())
-    return packed
-
-
 def _fingerprint(pairs: Pairs) -> str:
     """Equal for equal texts and labels."""
     both = "\n".join(f"{target}\t{source}" for source, target in zip(pairs.sources, pairs.targets, strict=True))
     return hashlib.blake2b(both.encode(), digest_size=8).hexdigest()
-
-
-def _step_words(ids: Array, train: TrainConfig) -> int:
-    """Words of a step: train.batch texts of the usual length."""
-    num_rows = int(np.count_nonzero(ids == EOS_ID))
-    return max(1, round((train.batch or USUAL_BATCH) * len(ids) / num_rows))
-
-
-def _heldout_tensors(pairs: Pairs, ids: Array, targets: Array) -> dict[str, Array]:
-    """The held-out texts as ids, to be judged by, and as they are, to be measured by."""
-    texts = {"valid_text": pairs.sources, "valid_label": pairs.targets}
-    found = {name: np.frombuffer("\n".join(rows).encode(), dtype=np.uint8) for name, rows in texts.items()}
-    return {"valid_ids": ids, "valid_targets": targets, **found}

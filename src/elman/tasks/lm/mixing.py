@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from elman import config
-from elman.api.make import load
+from elman import store
 from elman.core.errors import DataError, UsageError
-from elman.lm.cache import CacheModel
-from elman.lm.neural_cache import NeuralCache
-from elman.tasks.bilm.task import TwoWayModel
-from elman.tasks.choices import MixtureConfig
-from elman.tasks.lm import build
-from elman.tasks.lm.count_config import CacheConfig, NeuralCacheConfig
-from elman.tasks.lm.model import Model, sources_of
-from elman.tasks.lm.saving import Notes, finished, reserved, saved
-from elman.tasks.masked.task import Restorer
-from elman.tasks.runs import Report
-from elman.tasks.settings import refuse, sections_of
+from elman.core.settings import make, refuse, sections_of
+from elman.lm.cache import CacheConfig, CacheModel
+from elman.lm.neural_cache import NeuralCache, NeuralCacheConfig
+from elman.tasks.base import Report
+from elman.tasks.catalogue import load_model
+from elman.tasks.lm.counting import Notes, measured, saved
+from elman.tasks.lm.families import restore_model
+from elman.tasks.lm.families.mixed import MixtureConfig
+from elman.tasks.lm.family import Shape
+from elman.tasks.lm.model import Model
 from elman.text.corpus import read_corpus
-from elman.text.readers import Sources
+from elman.text.readers import Sources, as_sources
 
 
 def mix(
@@ -43,32 +42,30 @@ def mix(
     history that the first net among the members finds like this one
     (`neural-cache:window=2000,theta=0.3,decay=1,net=0`; theta and decay are tuned where they are not given).
     """
-    from elman.lm.mixture import fit_mixture
+    from elman.lm.mixture_fit import fit_mixture
 
     begin = time.perf_counter()
     sections = sections_of(settings or {})
     refuse(sections, ("data", "train"), "a mixture")
     has_cache = "cache" in map(str, members)
-    with reserved(out, overwrite=overwrite):
+    with store.reserve(Path(out), overwrite=overwrite) if out is not None else contextlib.nullcontext():
         neural_caches = [found for member in members if (found := _neural_cache(str(member))) is not None]
         others = [member for member in map(str, members) if member != "cache" and _neural_cache(member) is None]
-        parts = [_cache(member) or _load_member(member) for member in others]
+        parts = [_cache(member) or load_model(Path(member)).language_model() for member in others]
         models = [part for part in parts if isinstance(part, Model)]
         _check_alike(models)
         first = models[0]
         vocab_size, reset_lines = first.record.vocab_size, first.record.data.reset_lines
         configs = [part.record.model if isinstance(part, Model) else part for part in parts]
-        mixture = config.make(MixtureConfig, {**sections["model"], "members": configs}, section="model")
+        mixture = make(MixtureConfig, {**sections["model"], "members": configs}, section="model")
         lms = [
-            part.lm
-            if isinstance(part, Model)
-            else build.restore(part, {}, vocab_size=vocab_size, reset_lines=reset_lines)
+            part.lm if isinstance(part, Model) else restore_model(part, {}, Shape(vocab_size, reset_lines))
             for part in parts
         ]
         notes = Notes(report)
         if reset_lines and (has_cache or neural_caches or len(models) < len(parts)):
             notes("each line is read alone, so the cache forgets with every line; members of a stream let it remember")
-        corpus = read_corpus(sources_of(valid), first.tokenizer, first.record.data)
+        corpus = read_corpus(as_sources(valid), first.tokenizer, first.record.data)
         lm = fit_mixture(
             lms,
             corpus.ids,
@@ -82,34 +79,19 @@ def mix(
         mixture = mixture.model_copy(update={"members": (*mixture.members, *tuned)})
         changes = {"model": mixture, "seed": seed, "command": command, "notes": tuple(notes.said)}
         made = Model(first.record.model_copy(update=changes), first.tokenizer, lm)
-        return saved(finished(made, corpus, begin), out)
-
-
-def _load_member(directory: str) -> Model:
-    """The model of the next word that is in a directory."""
-    made = load(directory)
-    if isinstance(made, TwoWayModel):
-        return made.forward()
-    if isinstance(made, Restorer):
-        raise UsageError(
-            f"{directory} holds a masked model: it knows both sides of a word, so it has no probability of the next one",
-            hint="train lm or bilm on the same text; a bilm gives its forward model to a mixture",
-        )
-    if not isinstance(made, Model):
-        raise UsageError(f"{directory} holds a model for {made.record.task}, not a language model")
-    return made
+        return saved(measured(made, corpus, begin), None if out is None else Path(out))
 
 
 def _cache(member: str) -> CacheConfig | None:
     options = _options(member, "cache")
-    cache: CacheConfig | None = None if options is None else config.make(CacheConfig, options, section="cache")
+    cache: CacheConfig | None = None if options is None else make(CacheConfig, options, section="cache")
     return cache
 
 
 def _neural_cache(member: str) -> NeuralCacheConfig | None:
     options = _options(member, "neural-cache")
     cache: NeuralCacheConfig | None = (
-        None if options is None else config.make(NeuralCacheConfig, options, section="neural-cache")
+        None if options is None else make(NeuralCacheConfig, options, section="neural-cache")
     )
     return cache
 

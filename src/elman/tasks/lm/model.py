@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.lm import evaluate as evaluation
 from elman.lm.search import beam_search, sample
 from elman.lm.shaping import Shaping, likeliest
-from elman.tasks.lm.build import Saveable
+from elman.tasks.base import EvaluateOptions, Prediction, PredictOptions, TaskModel, refuse_options
+from elman.tasks.lm.family import Saveable
+from elman.tasks.lm.record import LmRecord
 from elman.text.corpus import read_blocks
-from elman.text.readers import Sources
+from elman.text.readers import Sources, as_sources
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
 
@@ -35,14 +36,36 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Model:
-    """A model with its tokenizer and its story."""
+class Model(TaskModel[LmRecord]):
+    """A language model with its tokenizer and its record."""
 
-    record: store.Record
+    record: LmRecord
     tokenizer: Tokenizer
     lm: Saveable
     directory: Path | None = None
     num_bytes: int | None = None  # of its files
+
+    evaluate_takes = frozenset({"reset_lines", "dynamic", "dynamic_rate"})
+
+    def language_model(self) -> Model:
+        """Itself."""
+        return self
+
+    def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Prediction]:
+        """A language model has no answer to a line: it continues it, or says how likely it is."""
+        where = self.directory or "this"
+        raise UsageError(
+            f"{where} holds a language model, which answers no lines",
+            hint="elman generate continues a text, elman next shows what may follow, elman score says how likely it is",
+        )
+
+    def tensors(self) -> dict[str, Array]:
+        """Weights or tables."""
+        return self.lm.tensors()
+
+    def files(self) -> dict[str, bytes]:
+        """The tokenizer's."""
+        return self.tokenizer.files()
 
     def next(self, text: str = "", *, k: int = 10) -> list[tuple[str, float]]:
         """The k likeliest next symbols after a text, with their probabilities; `</s>` is the end of the line."""
@@ -65,7 +88,7 @@ class Model:
 
     def score_lines(self, data: str | Path | Sources, *, per_token: bool = False) -> Iterator[list[Score]]:
         """The cost of each line alone, in order, in constant memory: lists of as many as were there to read."""
-        for block in read_blocks(sources_of(data), self.tokenizer, self.record.data):
+        for block in read_blocks(as_sources(data), self.tokenizer, self.record.data):
             lines = np.split(block.ids, np.flatnonzero(block.ids == EOS_ID)[:-1] + 1)
             scores = evaluation.score_lines(self.lm, lines)
             if per_token:
@@ -74,37 +97,32 @@ class Model:
                 columns = zip(scores.nats.tolist(), scores.tokens.tolist(), scores.perplexities.tolist(), strict=True)
                 yield [Score(nats, tokens, perplexity) for nats, tokens, perplexity in columns]
 
-    def evaluate(
-        self,
-        data: str | Path | Sources,
-        *,
-        reset_lines: bool | None = None,
-        dynamic: bool = False,
-        dynamic_rate: float | None = None,
-        seed: int = 1,
-    ) -> dict[str, Any]:
-        """The numbers of a text by the one rule of scoring; read as the model was trained unless told otherwise.
+    def evaluate(self, data: str | Path | Sources, options: EvaluateOptions | None = None) -> dict[str, Any]:
+        """The numbers of a text by the one rule of scoring; read as the model was trained unless the options say otherwise.
 
         `dynamic` adds what the perplexity is if the model's nets learn from each piece of the text after it was scored, at
         the rate `dynamic_rate`. The model itself stays as it is.
         """
-        if dynamic_rate is not None and not dynamic:
+        options = options or EvaluateOptions()
+        refuse_options("a language model", options, takes=self.evaluate_takes)
+        reset_lines, seed = options.reset_lines, options.seed
+        if options.dynamic_rate is not None and not options.dynamic:
             raise UsageError("a dynamic rate is for dynamic evaluation", hint="add --dynamic")
         dropped = 0
 
         def counted() -> Iterator[evaluation.IdBlock]:
             nonlocal dropped
-            for block in read_blocks(sources_of(data), self.tokenizer, self.record.data):
+            for block in read_blocks(as_sources(data), self.tokenizer, self.record.data):
                 dropped += block.dropped_lines
                 yield block
 
-        if dynamic:
+        if options.dynamic:
             from elman.training.dynamic import nets_of
 
             nets_of(self.lm)  # refuses before anything slow
             blocks = list(counted())  # read twice, and stdin cannot be
             found = self.evaluate_blocks(blocks, reset_lines=reset_lines, seed=seed)
-            found |= self._evaluate_dynamically(blocks, reset_lines=reset_lines, rate=dynamic_rate, seed=seed)
+            found |= self._evaluate_dynamically(blocks, reset_lines=reset_lines, rate=options.dynamic_rate, seed=seed)
         else:
             found = self.evaluate_blocks(counted(), reset_lines=reset_lines, seed=seed)
         return found | {"dropped_lines": dropped} if dropped else found
@@ -229,7 +247,7 @@ class Model:
         return {
             "directory": str(self.directory) if self.directory else None,
             "task": record.task,
-            "model": record.model.family,
+            "model": record.family,
             "settings": record.model.model_dump(mode="json", exclude={"family"}),
             "units": self.tokenizer.units,
             "vocab_size": record.vocab_size,
@@ -244,11 +262,6 @@ class Model:
             "valid": record.valid,
             "notes": list(record.notes),
         }
-
-    def save(self, directory: str | Path, *, overwrite: bool = False) -> None:
-        """Write the model into a directory, all of it or nothing."""
-        with store.reserve(Path(directory), overwrite=overwrite):
-            store.save(Path(directory), self.record, tensors=self.lm.tensors(), contents=self.tokenizer.files())
 
     def export(self, path: str | Path, *, format: str = "arpa") -> None:  # noqa: A002
         """Write the model in a format that other tools read."""
@@ -311,13 +324,6 @@ class _Prompt:
     has_space: bool  # it ended in one, which the next word brings
 
 
-def load_lm(directory: str | Path, *, verify: bool = True) -> Model:
-    """The language model in a directory."""
-    saved = store.load(Path(directory), verify=verify)
-    num_bytes = sum(entry.size for entry in saved.manifest.files.values())
-    return Model(saved.record, saved.tokenizer, saved.lm, Path(directory), num_bytes)
-
-
 def until(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
     """The text of the pieces up to the first stop text; what may be the beginning of one is held back until it is not."""
     if any(not stop for stop in stops):
@@ -335,8 +341,3 @@ def until(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
         held = held[len(held) - keep :]
     if held:
         yield held
-
-
-def sources_of(data: str | Path | Sources) -> Sources:
-    """One source or several, as several."""
-    return [data] if isinstance(data, str | Path) else list(data)

@@ -21,8 +21,8 @@ from elman.nets.layer import draw_weights
 from elman.nets.loss import Loss
 from elman.nets.text_encoder import TextReader
 from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.tasks.qa.config import ReaderConfig
 from elman.tasks.qa.stories import Stories, StoryBatch
-from elman.tasks.reading_config import ReaderConfig
 
 
 class ReaderModel(Module):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from elman.core.arrays import Array
-from elman.tasks.classify.metrics import calibration_error
+from elman.tasks.label_metrics import calibration_error
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)

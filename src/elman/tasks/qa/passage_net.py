@@ -17,7 +17,7 @@ from elman.nets.attention import Attention
 from elman.nets.dropout import locked_dropout
 from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
 from elman.nets.text_encoder import TextReader
-from elman.tasks.reading_config import ReaderConfig
+from elman.tasks.qa.config import ReaderConfig
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 
 

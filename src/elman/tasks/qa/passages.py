@@ -14,9 +14,10 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError
+from elman.tasks.qa.config import StoriesConfig
 from elman.tasks.qa.stories import Question, split_sentence
-from elman.text.rows import PairBatch, RowBatches, begins_of, padded
-from elman.text.settings import StoriesConfig
+from elman.tasks.seq2seq.data import PairBatch
+from elman.text.rows import RowBatches, begins_of, lengths_of, padded, select_rows
 from elman.text.units.letters import SPACE_MARK, split_words
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
@@ -141,12 +142,6 @@ def encode_passages(questions: Sequence[Question], words: WordList, data: Storie
     return PassageRows(np.array(contexts, dtype=np.int32), np.array(asked, dtype=np.int32))
 
 
-def select_rows(ids: Array, keep: Array) -> Array:
-    """Some rows of a stream of rows. keep (N,) bool"""
-    kept: Array = np.asarray(ids)[np.repeat(keep, np.diff(begins_of(ids)))]
-    return kept
-
-
 def encode_marks(questions: Sequence[Question], data: StoriesConfig) -> tuple[Array, Array]:
     """Where answers begin, as rows of places (FIRST more) with EOS_ID behind; and how many words each has, (N,)."""
     starts: list[int] = []
@@ -192,7 +187,7 @@ class PassageBatches(RowBatches[Any]):
 
     def __init__(self, passages: PassageRows, *, rows_per_step: int, seed: int) -> None:
         self._passages = passages
-        lengths = np.diff(begins_of(passages.contexts))
+        lengths = lengths_of(passages.contexts)
         if not len(lengths):
             raise DataError("there is nothing to train on: there are no questions")
         super().__init__(lengths, lengths, tokens=max(1, round(rows_per_step * float(lengths.mean()))), seed=seed)

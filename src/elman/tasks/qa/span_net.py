@@ -18,9 +18,9 @@ from elman.core.arrays import Array
 from elman.nets.layer import draw_weights
 from elman.nets.loss import Loss
 from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.tasks.qa.config import ReaderConfig
 from elman.tasks.qa.passage_net import PassageReader
 from elman.tasks.qa.passages import SpanBatch
-from elman.tasks.reading_config import ReaderConfig
 
 USUAL_SPAN = 10  # words of an answer, at most, where nobody says
 

@@ -10,14 +10,16 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError
+from elman.tasks.qa.config import StoriesConfig
 from elman.text.readers import SKIP_HINT, Fault, Reader, Sources, is_jsonl
 from elman.text.rows import RowBatches, begins_of, padded
-from elman.text.settings import DataConfig, StoriesConfig
+from elman.text.settings import DataConfig
 from elman.text.units.surfaces import surfaces
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from elman.text.units.word_list import WordList
@@ -226,13 +228,12 @@ def look_up(table: Array, begins: Array, contexts: Array, lengths: Array, questi
     return Stories(sentences[:, :-1], sizes - 1, places[:size].reshape(contexts.shape), lengths, places[size:])
 
 
-def pack_questions(questions: Sequence[Question]) -> bytes:
-    """Questions as lines of JSON."""
-    rows = [[list(one.context), one.question, one.answer] for one in questions]
-    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode()
+def question_to_json(question: Question) -> list[Any]:
+    """Context, question and answer."""
+    return [list(question.context), question.question, question.answer]
 
 
-def unpack_questions(packed: bytes) -> list[Question]:
-    """Questions that were packed."""
-    rows = [json.loads(line) for line in packed.decode().split("\n")]
-    return [Question(tuple(context), question, answer) for context, question, answer in rows]
+def question_from_json(row: list[Any]) -> Question:
+    """A question that was written."""
+    context, question, answer = row
+    return Question(tuple(context), question, answer)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from elman import config, store
+from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import DataError
-from elman.tasks.base import Prepared, Read, Request, Task, refuse_stream_settings
-from elman.tasks.qa.answerer import Answerer, Chooser
-from elman.tasks.qa.passage_answerers import Marker, Writer
-from elman.tasks.qa.passages import SpanBatches, choose_kind, plain_spaces
-from elman.tasks.qa.question_data import (
+from elman.core.settings import Sections, make
+from elman.tasks.base import Examples, NetTask, Prepared, ReadFile, Report, ShouldStop, TrainRequest
+from elman.tasks.qa.assets import QaAssets, read_assets
+from elman.tasks.qa.config import ReaderConfig, StoriesConfig
+from elman.tasks.qa.data import (
     BATCH,
     Parts,
     count_read,
@@ -28,51 +29,51 @@ from elman.tasks.qa.question_data import (
     word_tensors,
     written_tensors,
 )
-from elman.tasks.qa.stories import Question, StoryBatches, pack_questions, read_stories
-from elman.tasks.reading_config import ReaderConfig
-from elman.tasks.runs import Report
-from elman.tasks.seq2seq.data import learn_tokenizer
+from elman.tasks.qa.model import ChosenAnswers, QaModel, QaRecord
+from elman.tasks.qa.passage_model import MarkedAnswers, WrittenAnswers
+from elman.tasks.qa.passages import SpanBatches, choose_kind, plain_spaces
+from elman.tasks.qa.stories import Question, StoryBatches, question_from_json, question_to_json, read_stories
 from elman.tasks.word_vectors import vector_tensors, vector_words
-from elman.text.rows import begins_of
-from elman.text.settings import StoriesConfig
-from elman.text.units.tokenizer import Tokenizer
-from elman.text.units.vocabulary import EOS_ID
+from elman.text.corpus import learn_tokenizer
+from elman.text.rows import count_rows, lengths_of
 from elman.text.units.word_list import WordList, learn_words
 from elman.training.config import TrainConfig
-from elman.training.plan_pairs import BETA1, say_chosen
-from elman.training.plan_text import Plan
+from elman.training.plan import Plan, adam_settings
+from elman.training.progress import Outcome
 
 if TYPE_CHECKING:
     from elman.training.examiner import Examiner
     from elman.training.protocols import Batches
 
 RATE = 0.003
-ANSWER_PREFIX = "answer_"  # of the files of the tokenizer of answers that are written
+
+QaExamples = Examples[QaAssets, list[Question]]
 
 
-class QaTask(Task):
+class QaTask(NetTask[QaRecord, QaAssets, list[Question]]):
     """Stories and questions about them."""
 
-    def prepare(self, request: Request) -> Prepared:
+    name = "qa"
+    record_type = QaRecord
+
+    def check(self, request: TrainRequest) -> None:
+        """Refuse settings that cannot apply."""
+        super().check(request)
+        make(StoriesConfig, request.settings["data"], section="data")
+        make(ReaderConfig, request.settings["model"], section="model")
+
+    def prepare(self, request: TrainRequest) -> Prepared[QaRecord, QaAssets, list[Question]]:
         """Read the questions, learn words and answers."""
-        data: StoriesConfig = config.make(StoriesConfig, request.settings["data"], section="data")
-        model: ReaderConfig = config.make(ReaderConfig, request.settings["model"], section="model")
-        refuse_stream_settings("qa", request.settings["train"])
-        questions, num_dropped = read_stories(request.data, data)
-        notes = [f"{num_dropped:,} bad lines were dropped"] * bool(num_dropped)
-        training, heldout = questions, list[Question]()
-        if request.holds_out:
-            training, heldout = split_questions(questions, data.heldout)
-            notes.append(f"{len(heldout):,} of {len(questions):,} questions are held out")
-        if request.valid is not None:
-            heldout, _ = read_stories(request.valid, data)
+        data = make(StoriesConfig, request.settings["data"], section="data")
+        model = make(ReaderConfig, request.settings["model"], section="model")
+        training, heldout, notes = _read_parts(request, data)
         labels = tuple(sorted({question.answer for question in training}))
         if len(labels) < 2:
             raise DataError(f"every question has the same answer, {labels[0]!r}: there is nothing to learn")
         if model.answer is None:
             kind, why = choose_kind(training, data)
             notes.append(f"answers: {kind}, because {why} (model.answer chooses another kind)")
-            model = config.make(ReaderConfig, {**request.settings["model"], "answer": kind}, section="model")
+            model = make(ReaderConfig, {**request.settings["model"], "answer": kind}, section="model")
         if model.answer == "span":
             training = only_marked(training, data, notes)
         words = learn_words(
@@ -84,54 +85,54 @@ class QaTask(Task):
         )
         vectors, said = vector_tensors(model, words.tokenizer)
         longest = max(len(question.context) for question in training)
-        notes += [
-            *said,
-            f"{len(labels):,} answers, {words.tokenizer.vocab_size - 2:,} words, up to {longest} sentences",
-        ]
+        num_words = words.tokenizer.vocab_size - 2
+        notes += [*said, f"{len(labels):,} answers, {num_words:,} words, up to {longest} sentences"]
         num_cut = sum(len(question.context) > data.max_sentences for question in training)
         if num_cut:
             notes.append(f"of {num_cut:,} contexts only the last {data.max_sentences} sentences are read")
-        for sentence in notes:
-            request.report(sentence)
+        request.say(notes)
         parts = {"train": training, "valid": heldout} if heldout else {"train": training}
-        contents, tensors, model = _encode(parts, words, data, model, labels)
-        if heldout:
-            tensors["valid_text"] = np.frombuffer(pack_questions(heldout), dtype=np.uint8)
-        packed = pack_questions(training)
-        record = store.TaskRecord(
-            task="qa",
+        encoded = _encode(parts, words, data, model, labels)
+        packed = "\n".join(json.dumps(question_to_json(one), ensure_ascii=False) for one in training).encode()
+        record = QaRecord(
+            task=self.name,
             data=data,
-            model=model,
+            model=encoded.model,
             labels=labels if model.answer == "word" else (),
             seed=request.seed,
             source=store.Source(
                 fingerprint=hashlib.blake2b(packed, digest_size=8).hexdigest(),
                 lines=len(training),
-                tokens=len(tensors["train_contexts"]),
+                tokens=len(encoded.arrays["train_contexts"]),
                 bytes=len(packed),
             ),
             command=request.command,
             notes=tuple(notes),
         )
-        return Prepared(record, contents, tensors | vectors, request.settings)
+        return Prepared(record, Examples(encoded.assets, encoded.arrays | vectors, heldout or None))
 
-    def plan(self, prepared: Prepared, *, seconds: float, flops_per_second: float) -> Plan:
+    def plan(
+        self,
+        prepared: Prepared[QaRecord, QaAssets, list[Question]],
+        given: Sections,
+        *,
+        seconds: float,
+        flops_per_second: float,
+    ) -> Plan:
         """The usual sizes: these nets are small, and what they need is passes."""
-        model, train = prepared.settings["model"], prepared.settings["train"]
+        model, train = given["model"], given["train"]
         settings: dict[str, Any] = {} if "batch" in train else {"batch": BATCH}
-        if train.get("optimiser", "adam") in ("adam", "adamw"):
-            settings |= {k: v for k, v in {"learning_rate": RATE, "beta1": BETA1}.items() if k not in train}
+        settings |= adam_settings(train, rate=RATE)
         # sentences, or words of contexts: each is a step of a layer from both sides, at least
-        num_rows = int(np.count_nonzero(prepared.tensors["train_contexts"] == EOS_ID))
-        num_steps = len(prepared.tensors["train_contexts"])
+        contexts = prepared.examples.arrays["train_contexts"]
         hidden = int(model.get("hidden", ReaderConfig.model_fields["hidden"].default))
-        work = 6.0 * num_steps * 2 * 3 * hidden * 6 * hidden
+        work = 6.0 * len(contexts) * 2 * 3 * hidden * 6 * hidden
         passes = 0.25 * seconds * flops_per_second / work
-        made: ReaderConfig = prepared.record.model  # type: ignore[assignment]
+        made = prepared.record.model
         chosen = {"answer": made.answer, **({"longest": made.longest} if made.longest else {})}
-        return Plan(chosen, settings, say_chosen({}, settings, seconds, passes, f"{num_rows:,} questions"))
+        return Plan(chosen, settings, passes, f"{count_rows(contexts):,} questions")
 
-    def build(self, record: store.TaskRecord, read: Read, tensors: Mapping[str, Array], *, report: Report) -> Any:
+    def build(self, record: QaRecord, examples: QaExamples, *, report: Report) -> Any:
         """A net with fresh weights drawn by the record's seed."""
         import torch
 
@@ -139,22 +140,27 @@ class QaTask(Task):
         from elman.tasks.qa.span_net import SpanReader
         from elman.tasks.qa.written_net import WritingReader
 
-        model: ReaderConfig = record.model  # type: ignore[assignment]
-        vocab_size = Tokenizer.from_files(read).vocab_size
+        arrays, assets = examples.arrays, examples.assets
+        vocab_size = assets.words.tokenizer.vocab_size
         rng = torch.Generator().manual_seed(record.seed)
-        contexts = np.asarray(tensors["train_contexts"])
-        usual_length = len(contexts) / max(1, int(np.count_nonzero(contexts == EOS_ID)))
-        counts = count_read(tensors, vocab_size)
-        vectors = np.array(tensors["vectors"]) if "vectors" in tensors else None
-        match model.answer:
+        usual_length = float(lengths_of(arrays["train_contexts"]).mean())
+        counts = count_read(arrays, vocab_size)
+        vectors = np.array(arrays["vectors"]) if "vectors" in arrays else None
+        match record.model.answer:
             case "span":
                 return SpanReader(
-                    model, vocab_size=vocab_size, rng=rng, counts=counts, vectors=vectors, usual_length=usual_length
+                    record.model,
+                    vocab_size=vocab_size,
+                    rng=rng,
+                    counts=counts,
+                    vectors=vectors,
+                    usual_length=usual_length,
                 )
             case "generated":
+                assert assets.answers is not None
                 return WritingReader(
-                    model,
-                    vocab_size=_read_answers(read).vocab_size,
+                    record.model,
+                    vocab_size=assets.answers.vocab_size,
                     source_vocab_size=vocab_size,
                     rng=rng,
                     counts=counts,
@@ -163,7 +169,7 @@ class QaTask(Task):
                 )
             case _:
                 return ReaderModel(
-                    model,
+                    record.model,
                     vocab_size=vocab_size,
                     num_answers=len(record.labels),
                     rng=rng,
@@ -172,74 +178,104 @@ class QaTask(Task):
                     usual_length=usual_length,
                 )
 
-    def batches(self, record: store.TaskRecord, tensors: Mapping[str, Array], *, train: TrainConfig) -> Batches:
-        """The training questions, to descend on."""
-        found = make_batches("train", record, tensors, train, seed=record.seed)
+    def batches(self, record: QaRecord, examples: QaExamples, *, train: TrainConfig) -> Batches:
+        """The training questions."""
+        found = make_batches("train", record.model, examples.arrays, train, seed=record.seed)
         assert found is not None
         return found
 
-    def examiner(
-        self, record: store.TaskRecord, net: Any, tensors: Mapping[str, Array], *, train: TrainConfig
-    ) -> Examiner | None:
-        """Judges by the part of the held-out questions that are answered wrongly; what is written, by its likelihood."""
+    def examiner(self, record: QaRecord, net: Any, examples: QaExamples, *, train: TrainConfig) -> Examiner | None:
+        """Validates by the share of the held-out questions answered wrongly; what is written, by its likelihood."""
         from elman.training.examiner import LossExaminer
 
-        match make_batches("valid", record, tensors, train):
+        match make_batches("valid", record.model, examples.arrays, train):
             case StoryBatches() as stories:
-                return LossExaminer(net, stories, error=lambda: Chooser.error(net, stories))
+                return LossExaminer(net, stories, error=lambda: ChosenAnswers.error(net, stories))
             case SpanBatches() as spans:
-                return LossExaminer(net, spans, error=lambda: Marker.error(net, spans))
+                return LossExaminer(net, spans, error=lambda: MarkedAnswers.error(net, spans))
             case None:
                 return None
             case batches:
                 return LossExaminer(net, batches)
 
-    def restore(self, record: store.TaskRecord, read: Read, tensors: dict[str, Array]) -> Any:
+    def measure(
+        self, model: QaModel, examples: QaExamples, outcome: Outcome, *, should_stop: ShouldStop
+    ) -> dict[str, Any] | None:
+        """Its numbers on the held-out questions."""
+        found = None if examples.heldout is None else model.numbers(examples.heldout, should_stop=should_stop)
+        return None if found is None else {key: value for key, value in found.items() if key != "confusions"}
+
+    def restore(self, record: QaRecord, assets: QaAssets, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""
         from elman.tasks.qa.chosen_net import ReaderModel
         from elman.tasks.qa.span_net import SpanReader
         from elman.tasks.qa.written_net import WritingReader
 
-        model: ReaderConfig = record.model  # type: ignore[assignment]
-        match model.answer:
+        match record.model.answer:
             case "span":
-                return SpanReader.from_tensors(model, tensors).eval()
+                return SpanReader.from_tensors(record.model, tensors).eval()
             case "generated":
-                return WritingReader.from_tensors(model, tensors).eval()
+                return WritingReader.from_tensors(record.model, tensors).eval()
             case _:
-                return ReaderModel.from_tensors(model, tensors).eval()
+                return ReaderModel.from_tensors(record.model, tensors).eval()
 
-    def wrap(self, record: store.TaskRecord, read: Read, net: Any, directory: Path | None) -> Answerer:
+    def wrap(self, record: QaRecord, assets: QaAssets, net: Any, directory: Path | None) -> QaModel:
         """The net with its words."""
-        model: ReaderConfig = record.model  # type: ignore[assignment]
-        words = WordList(Tokenizer.from_files(read), folds_case=model.vectors is not None)
-        match model.answer:
+        match record.model.answer:
             case "span":
-                return Marker(record, words, net, directory)
+                return MarkedAnswers(record, assets, net, directory)
             case "generated":
-                return Writer(record, words, _read_answers(read), net, directory)
+                return WrittenAnswers(record, assets, net, directory)
             case _:
-                return Chooser(record, words, net, directory)
+                return ChosenAnswers(record, assets, net, directory)
+
+    def asset_files(self, assets: QaAssets) -> dict[str, bytes]:
+        """Of the words, and of those that answers are written in."""
+        return assets.files()
+
+    def read_assets(self, record: QaRecord, read: ReadFile) -> QaAssets:
+        """What was written."""
+        return read_assets(record.model, read)
+
+    def heldout_to_json(self, heldout: list[Question]) -> list[Any]:
+        """Context, question and answer a row."""
+        return [question_to_json(question) for question in heldout]
+
+    def heldout_from_json(self, rows: list[Any]) -> list[Question]:
+        """The questions that were written."""
+        return [question_from_json(row) for row in rows]
 
 
-def _encode(
-    parts: Parts, words: WordList, data: StoriesConfig, model: ReaderConfig, labels: Sequence[str]
-) -> tuple[dict[str, bytes], dict[str, Array], ReaderConfig]:
-    """The files and tensors that a kind of answers needs, and its settings with the longest answer filled in."""
-    files = words.tokenizer.files()
+def _read_parts(request: TrainRequest, data: StoriesConfig) -> tuple[list[Question], list[Question], list[str]]:
+    """Questions to train on, held-out ones, and what is to be said of them."""
+    questions, num_dropped = read_stories(request.data, data)
+    notes = [f"{num_dropped:,} bad lines were dropped"] * bool(num_dropped)
+    training, heldout = questions, list[Question]()
+    if request.holds_out:
+        training, heldout = split_questions(questions, data.heldout)
+        notes.append(f"{len(heldout):,} of {len(questions):,} questions are held out")
+    if request.valid is not None:
+        heldout, _ = read_stories(request.valid, data)
+    return training, heldout, notes
+
+
+class _Encoded(NamedTuple):
+    """What a kind of answers needs, and its settings with the longest answer filled in."""
+
+    assets: QaAssets
+    arrays: dict[str, Array]
+    model: ReaderConfig
+
+
+def _encode(parts: Parts, words: WordList, data: StoriesConfig, model: ReaderConfig, labels: Sequence[str]) -> _Encoded:
     if model.answer == "word":
-        return files, word_tensors(parts, words, data, labels=labels), model
+        return _Encoded(QaAssets(words), word_tensors(parts, words, data, labels=labels), model)
     if model.answer == "span":
-        tensors = span_tensors(parts, words, data)
-        longest = int(tensors["train_sizes"].max())
+        assets, arrays = QaAssets(words), span_tensors(parts, words, data)
+        longest = int(arrays["train_sizes"].max())
     else:
         texts = [plain_spaces(question.answer) for question in parts["train"]]
         answers = learn_tokenizer([texts], "word", min_count=1, max_words=data.max_words)
-        files |= {ANSWER_PREFIX + name: content for name, content in answers.files().items()}
-        tensors = written_tensors(parts, words, answers, data)
-        longest = int(np.diff(begins_of(tensors["train_answers"])).max()) - 1
-    return files, tensors, model.model_copy(update={"longest": model.longest or longest})
-
-
-def _read_answers(read: Read) -> Tokenizer:
-    return Tokenizer.from_files(lambda name: read(ANSWER_PREFIX + name))
+        assets, arrays = QaAssets(words, answers), written_tensors(parts, words, answers, data)
+        longest = int(lengths_of(arrays["train_answers"]).max()) - 1
+    return _Encoded(assets, arrays, model.model_copy(update={"longest": model.longest or longest}))

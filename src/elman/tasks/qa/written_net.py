@@ -19,11 +19,11 @@ from elman.nets.loss import Loss
 from elman.nets.neural_lm import Carried
 from elman.nets.pooling import Pool
 from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.tasks.qa.config import ReaderConfig
 from elman.tasks.qa.passage_net import PassageReader
-from elman.tasks.reading_config import ReaderConfig
 from elman.tasks.seq2seq.config import Seq2SeqConfig
+from elman.tasks.seq2seq.data import PairBatch
 from elman.tasks.seq2seq.recurrent_net import Seq2SeqModel
-from elman.text.rows import PairBatch
 
 
 class PassageWriter(Seq2SeqModel):

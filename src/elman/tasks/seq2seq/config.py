@@ -1,4 +1,4 @@
-"""A net that reads a source and writes a target."""
+"""Settings of `elman train seq2seq`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,48 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from elman.nets.config import NetConfig, Skip, fitting_heads
+from elman.core.settings import Config, Integers
+from elman.nets.config import NetConfig, Score, Skip, fitting_heads
+from elman.text.settings import Units, check_columns
 
 Context = Literal["initial", "every", "all", "fixed", "attention"]
 
-Score = Literal["dot", "scaled", "bilinear", "additive"]
+
+class PairsConfig(Config):
+    """How pairs of a source and a target become symbols."""
+
+    units: Units = "auto"  # of both sides
+    source_units: Units | None = None  # `units` where they are not given
+    target_units: Units | None = None
+    shared: bool = False  # one vocabulary for both sides
+    source: Integers = ()  # columns of a table, from 1; several are joined by a space
+    target: Integers = ()
+    header: bool | None = None  # whether a file's first row names its columns; by its look if not given
+    spelled: Integers = ()  # columns of the source that are spelt letter by letter, while the others are symbols
+    min_count: int = Field(2, ge=1)
+    max_words: int = Field(60_000, ge=1, le=2_000_000)
+    max_length: int | None = Field(None, ge=1)  # tokens of a source to train on; without it 1,000 of either side
+    too_long: Literal["refuse", "truncate", "drop"] | None = None  # refuse; where max_length is given, drop
+    errors: Literal["strict", "replace"] = "strict"
+    skip_bad: bool = False
+    heldout: float = Field(0.05, gt=0, lt=1)  # the part of the sources held out where no --valid is given
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        check_columns(self.source, self.target)
+        if not set(self.spelled) <= set(self.source):
+            raise ValueError("spelled are columns of the source: give them in source too")
+        if self.spelled and self.units_of("source") not in ("auto", "space"):
+            raise ValueError("spelled says what the source's symbols are: leave its units to it")
+        if self.shared and self.units_of("source") != self.units_of("target"):
+            raise ValueError("a shared vocabulary needs the same units on both sides")
+        return self
+
+    def units_of(self, side: Literal["source", "target"]) -> str:
+        """The units asked for on one side."""
+        if side == "source" and self.spelled and self.source_units is None:
+            return "space"
+        return (self.source_units if side == "source" else self.target_units) or self.units
 
 
 class Seq2SeqConfig(NetConfig):

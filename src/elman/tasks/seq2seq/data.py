@@ -6,8 +6,7 @@ Each side is one stream of ids, every row's tokens followed by EOS_ID, as in any
 from __future__ import annotations
 
 import hashlib
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,22 +14,19 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError
-from elman.text.corpus import Corpus, choose_symbols, corpus_of, id_type
+from elman.tasks.seq2seq.config import PairsConfig
+from elman.text.corpus import Corpus, corpus_of, id_type, learn_tokenizer, line_blocks
 from elman.text.gathering import line_sizes
 from elman.text.readers import SKIP_HINT
-from elman.text.settings import PairsConfig
+from elman.text.rows import RowBatches, begins_of, lengths_of, padded, select_rows, split_by_hash
 from elman.text.tables import Pairs
-from elman.text.units.bpe import check_bpe, learn_pairs
 from elman.text.units.guess import SAMPLE_BYTES, guess_units
-from elman.text.units.pipelines import Recipe
-from elman.text.units.splitters import BpeSplitter, Splitter, learner
-from elman.text.units.tokenizer import Tokenizer, bpe_backend, reserved_pattern
+from elman.text.units.tokenizer import Tokenizer, reserved_pattern
 from elman.text.units.vocabulary import BOS, EOS, EOS_ID, UNK
 
 Side = Literal["source", "target"]
 
 MAX_LENGTH = 1000  # tokens of either side, unless data.max_length allows more
-BLOCK_ROWS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,32 +128,6 @@ def encode_pairs(
     return kept, [*notes, f"{len(rows):,} pairs are left out: longer than {source_limit:,} tokens"]
 
 
-def lengths_of(ids: Array) -> Array:
-    """Tokens of each row, its end included. -> (N,)"""
-    return np.diff(np.flatnonzero(ids == EOS_ID), prepend=-1)
-
-
-def rows_of(ids: Array) -> list[Array]:
-    """Each row's ids, its end included."""
-    return np.split(ids, np.flatnonzero(ids == EOS_ID)[:-1] + 1) if len(ids) else []
-
-
-def learn_tokenizer(texts: Sequence[Sequence[str]], units: str, *, min_count: int, max_words: int) -> Tokenizer:
-    """The symbols of some texts, each a list of lines: one vocabulary for all of them."""
-    if units.startswith("bpe:"):
-        check_bpe(units)
-        recipe = learn_pairs((line.encode() for lines in texts for line in lines), units)
-        splitter: Splitter = BpeSplitter(bpe_backend(recipe))
-    else:
-        splitter = learner(units, None)
-    parts = [splitter.encode(block) for lines in texts for block in _blocks(lines)]
-    if not units.startswith("bpe:"):
-        recipe = Recipe(units, splitter.symbols())
-    counts = np.sum([np.bincount(part, minlength=len(recipe.tokens)) for part in parts], axis=0)
-    chosen = choose_symbols(counts, units, min_count=min_count, max_words=max_words)
-    return Tokenizer(replace(recipe, tokens=[UNK, EOS, *(recipe.tokens[i] for i in chosen)]))
-
-
 def without_reserved(pairs: Pairs, units: tuple[str, str], data: PairsConfig) -> Pairs:
     """The rows without symbols that are no text; where there are some, an error unless bad rows are dropped."""
     bad: set[int] = set()
@@ -200,30 +170,21 @@ def _choose_units(side: Side, lines: Sequence[str], data: PairsConfig, notes: li
     units = data.units_of(side)
     if units != "auto":
         return units
-    guess = guess_units(next(_blocks(lines))[:SAMPLE_BYTES])
+    guess = guess_units(next(line_blocks(lines))[:SAMPLE_BYTES])
     notes.append(f"{side} units: {guess.units}, because {guess.why} (data.{side}_units chooses others)")
     return guess.units
 
 
 def split_pairs(pairs: Pairs, share: float) -> tuple[Pairs, Pairs | None]:
-    """Rows to train on and to hold out; which ones depends on their sources alone, and looks like chance."""
-    keys = np.array([zlib.crc32(source.encode()) for source in pairs.sources], dtype=np.uint32)
-    last = np.sort(keys)[max(1, int(len(keys) * share)) - 1]
-    held, kept = np.flatnonzero(keys <= last), np.flatnonzero(keys > last)
-    if len(kept) == 0:
-        return pairs, None
-    return pairs.select(kept.tolist()), pairs.select(held.tolist())
-
-
-def _blocks(lines: Sequence[str]) -> Iterator[bytes]:
-    for first in range(0, len(lines), BLOCK_ROWS):
-        yield ("\n".join(lines[first : first + BLOCK_ROWS]) + "\n").encode()
+    """Rows to train on and to hold out, those with one source together."""
+    kept, held = split_by_hash(pairs.sources, share)
+    return pairs.select(kept), pairs.select(held) if held else None
 
 
 def _encode(lines: Sequence[str], tokenizer: Tokenizer) -> Corpus:
     kind = id_type(tokenizer.vocab_size)
     ids, sizes = [np.zeros(0, dtype=kind)], [np.zeros(0, dtype=np.int64)]
-    for block in _blocks(lines):
+    for block in line_blocks(lines):
         ids.append(tokenizer.encode_lines(block).astype(kind))
         sizes.append(line_sizes(block))
     return corpus_of(np.concatenate(ids), np.concatenate(sizes))
@@ -236,7 +197,7 @@ def _truncated(corpus: Corpus, limit: int) -> Corpus:
 
 
 def _filtered(corpus: Corpus, keep: Array) -> Corpus:
-    return corpus_of(corpus.ids[np.repeat(keep, lengths_of(corpus.ids))], corpus.line_bytes[keep])
+    return corpus_of(select_rows(corpus.ids, keep), corpus.line_bytes[keep])
 
 
 def _describe(side: Side, tokenizer: Tokenizer, corpus: Corpus) -> list[str]:
@@ -244,3 +205,35 @@ def _describe(side: Side, tokenizer: Tokenizer, corpus: Corpus) -> list[str]:
         return []
     share = corpus.unknown_tokens / (len(corpus.ids) - corpus.num_lines)
     return [f"{share:.2%} of the {side} words are {UNK}: the vocabulary has {tokenizer.vocab_size - 2:,} words"]
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """B rows to predict: targets (B, T) given sources (B, S). Every row of either ends in EOS_ID; so does padding."""
+
+    sources: Array
+    source_lengths: Array
+    targets: Array
+    target_lengths: Array
+    scale: float = 1.0
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.target_lengths.sum())
+
+
+class PairBatches(RowBatches[PairBatch]):
+    """Batches of pairs."""
+
+    def __init__(self, source_ids: Array, target_ids: Array, *, tokens: int, seed: int = 0) -> None:
+        self._sources, self._source_begins = source_ids, begins_of(source_ids)
+        self._targets, self._target_begins = target_ids, begins_of(target_ids)
+        if len(self._target_begins) < 2:
+            raise DataError("there is nothing to train on: there are no pairs")
+        super().__init__(np.diff(self._source_begins), np.diff(self._target_begins), tokens=tokens, seed=seed)
+
+    def rows(self, rows: Array) -> PairBatch:
+        """The given rows as a batch."""
+        sources, source_lengths = padded(self._sources, self._source_begins, rows)
+        targets, target_lengths = padded(self._targets, self._target_begins, rows)
+        return PairBatch(sources, source_lengths, targets, target_lengths)

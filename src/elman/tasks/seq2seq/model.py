@@ -3,37 +3,41 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from elman import store
+from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.lm.search import Hypothesis, beam_search
-from elman.tasks.base import TaskModel
-from elman.tasks.seq2seq.config import Seq2SeqConfig
-from elman.tasks.seq2seq.data import MAX_LENGTH, encode_pairs
+from elman.store import LabelRecord
+from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop, refuse_options
+from elman.tasks.measuring import rounded, rows_in_time
+from elman.tasks.seq2seq.config import PairsConfig, Seq2SeqConfig
+from elman.tasks.seq2seq.data import MAX_LENGTH, PairBatches, encode_pairs
 from elman.tasks.seq2seq.metrics import Marks, Written
-from elman.text.batches import Position
+from elman.tasks.seq2seq.reading import read_pairs
+from elman.text.batches import one_pass
 from elman.text.columns import join_columns
-from elman.text.readers import Reader, Sources
-from elman.text.rows import PairBatches, padded
-from elman.text.settings import DataConfig, PairsConfig
-from elman.text.tables import Pairs, read_pairs
+from elman.text.readers import Reader, Sources, as_sources
+from elman.text.rows import pad_all
+from elman.text.settings import DataConfig
+from elman.text.tables import Pairs
 from elman.text.units.surfaces import surfaces
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS_ID, UNK, UNK_ID
 
+Seq2SeqRecord = LabelRecord[PairsConfig, Seq2SeqConfig]
+
+SOURCE_PREFIX = "source_"  # of the files of the source's tokenizer; the target's have the usual names
 BEAM = 5
 LENGTH_PENALTY = 0.6
 SEARCH_ROWS = 320  # sources times beams that are searched at once
 SCORE_TOKENS = 4000
-CHUNK_SECONDS = 0.4  # between two looks at the clock, where it has to be looked at
 MAX_LOGITS = 4_000_000  # of all rows that are searched at once: what a step holds in memory
 
 
@@ -47,6 +51,20 @@ class Translation:
     source_tokens: tuple[str, ...]
     attention: Array | None = field(default=None, repr=False)  # (target tokens, source tokens), rows sum to one
     is_cut: bool = False  # of its source only the beginning was read
+
+    def alignment(self) -> str:
+        """The source place that attention looked at most for each target token, as aligners write it: 0-0 2-1."""
+        if self.attention is None:
+            return ""
+        places = self.attention[: len(self.tokens) - 1, : len(self.source_tokens) - 1]
+        return " ".join(f"{int(row.argmax())}-{place}" for place, row in enumerate(places) if len(row))
+
+    def as_json(self) -> dict[str, Any]:
+        """Text, nats and tokens; the attention where it was asked for."""
+        record: dict[str, Any] = {"text": self.text, "nats": self.nats, "tokens": list(self.tokens)}
+        if self.attention is not None:
+            record |= {"source_tokens": list(self.source_tokens), "attention": rounded(self.attention)}
+        return record
 
 
 @dataclass(frozen=True)
@@ -63,20 +81,53 @@ class SearchOptions:
     truncates: bool = False  # sources that are too long are cut instead of refused
 
 
-class Translator(TaskModel):
-    """Encoder and decoder with their tokenizers and their story."""
+@dataclass(frozen=True)
+class Translations(Prediction):
+    """The best targets of one source, as they are printed."""
+
+    number: int  # of the source, from 1
+    source: str
+    best: Sequence[Translation]
+    options: PredictOptions
+
+    @property
+    def is_cut(self) -> bool:  # type: ignore[override]
+        """Whether only the beginning of the source was read."""
+        return any(one.is_cut for one in self.best)
+
+    def line(self) -> str:
+        """The best target; of several a line each: number, text, nats. Alignments behind."""
+        lines = []
+        for one in self.best:
+            columns = [str(self.number), one.text, f"{one.nats:.4f}"] if self.options.n_best else [one.text]
+            lines.append("\t".join([*columns, one.alignment()] if self.options.alignments else columns))
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, Any]:
+        """With tokens and attention."""
+        return {"source": self.source, "predictions": [one.as_json() for one in self.best]}
+
+
+class Translator(NetModel[Seq2SeqRecord]):
+    """Encoder and decoder with their tokenizers."""
+
+    predict_takes = frozenset(
+        {"beam", "n_best", "length_penalty", "prefix", "max_tokens", "alignments", "keep_unknown", "truncate"}
+    )
+    evaluate_takes = frozenset({"beam", "targets"})
 
     def __init__(
-        self, record: store.TaskRecord, source: Tokenizer, target: Tokenizer, net: Any, directory: Path | None = None
+        self, record: Seq2SeqRecord, source: Tokenizer, target: Tokenizer, net: Any, directory: Path | None = None
     ) -> None:
-        assert isinstance(record.data, PairsConfig) and isinstance(record.model, Seq2SeqConfig)
-        self.record = record
+        super().__init__(record, net, directory)
         self.source = source
         self.target = target
-        self.net = net
-        self.directory = directory
-        self.data: PairsConfig = record.data
-        self.config: Seq2SeqConfig = record.model
+        self.data = record.data
+        self.config = record.model
+
+    def files(self) -> dict[str, bytes]:
+        """Both tokenizers', or one's where both are the same."""
+        return tokenizer_files(self.source, self.target)
 
     # ---------------------------------------------------------------------------------------------------- translating
 
@@ -95,16 +146,33 @@ class Translator(TaskModel):
             return self.translate([self.source_text(text)], options)[0][0].text
         return [found[0].text for found in self.translate([self.source_text(line) for line in text], options)]
 
-    def translate_lines(
-        self, data: Sources, options: SearchOptions | None = None
-    ) -> Iterator[tuple[list[str], list[list[Translation]]]]:
-        """Lines and their targets, as many at a time as were there to read; a blank line's target is blank."""
+    def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Translations]:
+        """The targets of every line; a blank line's target is blank."""
+        options = options or PredictOptions()
+        refuse_options(self.record.task, options, takes=self.predict_takes)
+        searching = self._search_options(options)
         reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
-        for lines in Reader(data, reading, keep_records=True).blocks():
+        number = 0
+        for lines in Reader(sources, reading, keep_records=True).blocks():
             texts = [line.decode() for line in lines.split()]
             places = [f"line {lines.number(index)} of {lines.source}" for index in range(len(texts))]
-            sources = [self.source_text(text, place) for text, place in zip(texts, places, strict=True)]
-            yield texts, self.translate(sources, options, places=places)
+            read = [self.source_text(text, place) for text, place in zip(texts, places, strict=True)]
+            for text, best in zip(texts, self.translate(read, searching, places=places), strict=True):
+                number += 1
+                yield Translations(number, text, best, options)
+
+    def _search_options(self, options: PredictOptions) -> SearchOptions:
+        has_attention = self.config.context == "attention"
+        return SearchOptions(
+            beam=options.beam or max(BEAM, options.n_best or 1),
+            n_best=options.n_best or 1,
+            length_penalty=LENGTH_PENALTY if options.length_penalty is None else options.length_penalty,
+            prefix=options.prefix,
+            max_tokens=options.max_tokens,
+            copies_unknown=not options.keep_unknown,
+            with_attention=(options.details and has_attention) or options.alignments,
+            truncates=options.truncate,
+        )
 
     def source_text(self, line: str, place: str = "the source") -> str:
         """A source as the model reads it: a line, or the columns it was trained on with tabs between them."""
@@ -127,7 +195,9 @@ class Translator(TaskModel):
         prefix = self.target.encode(options.prefix).astype(np.int64)
         found = [[Translation("", 0.0, (), ())] for _ in sources]
         filled = [i for i, text in enumerate(texts) if text]
-        for chunk in self._chunks(filled, [len(ids) for ids, _ in encoded], options.beam):
+        most = max(1, min(SEARCH_ROWS, MAX_LOGITS // self.target.vocab_size) // options.beam)
+        order = sorted(filled, key=lambda i: len(encoded[i][0]))
+        for chunk in (order[first : first + most] for first in range(0, len(order), most)):
             hypotheses = self._search([encoded[i][0] for i in chunk], prefix, options)
             for i, found_here in zip(chunk, hypotheses, strict=True):
                 ids, is_cut = encoded[i]
@@ -150,15 +220,8 @@ class Translator(TaskModel):
             )
         return np.append(ids[:limit], EOS_ID), len(ids) > limit
 
-    def _chunks(self, numbers: Sequence[int], lengths: Sequence[int], beam: int) -> Iterator[list[int]]:
-        """Sources of like length, as many as are searched at once."""
-        most = max(1, min(SEARCH_ROWS, MAX_LOGITS // self.target.vocab_size) // beam)
-        order = sorted(numbers, key=lambda i: lengths[i])
-        for first in range(0, len(order), most):
-            yield order[first : first + most]
-
     def _search(self, rows: Sequence[Array], prefix: Array, options: SearchOptions) -> Iterator[list[Hypothesis]]:
-        sources, lengths = _stacked(rows)
+        sources, lengths = pad_all(rows)
         state = self.net.encode(sources, lengths)
         nats = np.zeros(len(rows))
         if len(prefix):
@@ -225,50 +288,32 @@ class Translator(TaskModel):
 
     # ------------------------------------------------------------------------------------------------------ measuring
 
-    def evaluate(
-        self, data: Sources, *, beam: int | None = None, seed: int = 1, targets: Sources | None = None
-    ) -> dict[str, Any]:
+    def evaluate(self, data: str | Path | Sources, options: EvaluateOptions | None = None) -> dict[str, Any]:
         """BLEU, chrF, exact match and edits of what it writes, by length too, and the perplexity of the references."""
-        pairs = read_pairs(data, self.data, targets=targets)
+        options = options or EvaluateOptions()
+        refuse_options(self.record.task, options, takes=self.evaluate_takes)
+        pairs = read_pairs(as_sources(data), self.data, targets=options.targets)
         corpus, notes = encode_pairs(pairs, self.source, self.target, self.data, is_training=False)
-        sources, references = pairs.by_source()
-        found = self._numbers(sources, references, beam=beam, should_stop=lambda: False)
+        found = self.translation_numbers(pairs, beam=options.beam, should_stop=lambda: False)
         assert found is not None
-        extra = pairs.left_out()
-        extra |= self._perplexity(corpus.source.ids, corpus.target.ids, should_stop=lambda: False)
-        return found | extra | {"seed": seed} | ({"notes": notes} if notes else {})
+        found |= pairs.left_out()
+        found |= self.reference_perplexity(corpus.source.ids, corpus.target.ids, should_stop=lambda: False)
+        return found | {"seed": options.seed} | ({"notes": notes} if notes else {})
 
-    def measure(self, tensors: Mapping[str, Array], *, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
-        """The same of the held-out pairs among a run's tensors, of a part of them where time is short."""
-        if "valid_source_text" not in tensors:
-            return None
-        texts = [tensors[f"valid_{side}_text"].tobytes().decode().split("\n") for side in ("source", "target")]
-        sources, references = Pairs(texts[0], texts[1]).by_source()
-        likelihood = self._perplexity(tensors["valid_source"], tensors["valid_target"], should_stop=should_stop)
-        found = self._numbers(sources, references, beam=None, should_stop=should_stop)
-        return None if found is None else found | likelihood
+    def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """BLEU by the length of the source."""
+        return [pictures.by_length({str(self.directory): numbers["by_length"]})]
 
-    def _numbers(
-        self,
-        sources: Sequence[str],
-        references: Sequence[Sequence[str]],
-        *,
-        beam: int | None,
-        should_stop: Callable[[], bool],
-    ) -> dict[str, Any] | None:
-        """Numbers of sources in chance order, until there is no more time; None where there was none at all."""
+    def translation_numbers(self, pairs: Pairs, *, beam: int | None, should_stop: ShouldStop) -> dict[str, Any] | None:
+        """How good the targets that it writes are, for as long as there is time; None where there was none at all."""
         if beam is not None and beam < 1:
             raise UsageError(f"a beam of width {beam} holds nothing", hint="give at least 1")
+        sources, references = pairs.by_source()
         options = SearchOptions(beam=beam or BEAM)
         marks = Marks(tokenize="none" if self.target.units == "space" else "13a")
-        order = np.random.default_rng(0).permutation(len(sources)).tolist()
-        size = 8  # at first: the clock is looked at between chunks, and should not be late
-        while len(marks) < len(sources) and not should_stop():
-            began = time.perf_counter()
-            chunk = order[len(marks) : len(marks) + size]
+        for chunk in rows_in_time(len(sources), should_stop):
             texts = self.translate([sources[i] for i in chunk], options, places=[f"source {i + 1}" for i in chunk])
             marks.add([self._written(sources[i], texts[j][0], references[i]) for j, i in enumerate(chunk)])
-            size = max(8, min(1024, 2 * size, int(size * CHUNK_SECONDS / (time.perf_counter() - began))))
         if not len(marks):
             return None
         return {
@@ -283,16 +328,14 @@ class Translator(TaskModel):
         length = len(self.source.encode(source))
         return Written(found.text, references, self.target.encode(found.text), encoded, length)
 
-    def _perplexity(self, source_ids: Array, target_ids: Array, *, should_stop: Callable[[], bool]) -> dict[str, Any]:
+    def reference_perplexity(self, source_ids: Array, target_ids: Array, *, should_stop: ShouldStop) -> dict[str, Any]:
         """Of the references, each given its source: every token and its end. Nothing where there was no time for all."""
         import torch
 
-        batches = PairBatches(source_ids, target_ids, tokens=SCORE_TOKENS)
-        position, nats, tokens = Position(), 0.0, 0
-        while position.epoch == 0:
+        nats, tokens = 0.0, 0
+        for batch in one_pass(PairBatches(source_ids, target_ids, tokens=SCORE_TOKENS)):
             if should_stop():
                 return {}
-            batch, position = batches.batch(position)
             with torch.inference_mode():  # all of a batch in one call: the sum that `score` gives, twice as fast
                 loss, _ = self.net.batch_loss(batch, None)
             nats += float(loss.nats)
@@ -321,12 +364,15 @@ def _check_options(options: SearchOptions, model: Seq2SeqConfig) -> None:
         raise UsageError(f"a model with context={model.context} has no attention to show", hint="leave it out")
 
 
-def _stacked(rows: Sequence[Array]) -> tuple[Array, Array]:
-    ids = np.concatenate(list(rows))
-    return padded(ids, np.concatenate([[0], np.cumsum([len(row) for row in rows])]), np.arange(len(rows)))
-
-
 def _copied(tokens: Array, weights: Array, words: Sequence[str]) -> dict[int, str]:
     """For every unknown token the source word that attention looked at most when it was written."""
     places = np.flatnonzero(tokens == UNK_ID)
     return {int(place): words[int(weights[place, : len(words)].argmax())] for place in places}
+
+
+def tokenizer_files(source: Tokenizer, target: Tokenizer) -> dict[str, bytes]:
+    """Both tokenizers' files, or one's where both are the same."""
+    files = dict(target.files())
+    if source is not target:
+        files |= {SOURCE_PREFIX + name: content for name, content in source.files().items()}
+    return files

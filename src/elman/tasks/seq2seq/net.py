@@ -18,17 +18,17 @@ from elman.core.errors import UsageError
 from elman.nets.embedding import Embedding
 from elman.nets.full_head import FullHead
 from elman.nets.loss import Loss
-from elman.nets.neural_lm import Carried, NeuralReader, NeuralState
+from elman.nets.neural_lm import Carried, NeuralLm, NeuralState
 from elman.nets.vocabulary_net import dtype_of, embedding_of
 from elman.tasks.seq2seq.config import Seq2SeqConfig
-from elman.text.rows import PairBatch
+from elman.tasks.seq2seq.data import PairBatch
 from elman.text.units.vocabulary import EOS_ID
 
 OWN_WORDS_STEPS = 2000
 OWN_WORDS_ROWS = 512  # whose next words are guessed at once
 
 
-class PairModel(NeuralReader[Seq2SeqConfig]):
+class PairModel(NeuralLm[Seq2SeqConfig]):
     """An encoder and a decoder, as a `ConditionalModel` and a `Trainable`.
 
     longest_source: tokens of the longest source it is to be trained on, for what has a place for each.

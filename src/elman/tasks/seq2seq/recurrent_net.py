@@ -20,7 +20,7 @@ from elman.nets.attention import Attention
 from elman.nets.dropout import locked_dropout
 from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
 from elman.nets.layer import draw_weights
-from elman.nets.neural_lm import Carried, NeuralState, Reading
+from elman.nets.neural_lm import Carried, LayerOutputs, NeuralState
 from elman.nets.onward import OnwardStack
 from elman.nets.stack import Stack, layer_inputs
 from elman.tasks.seq2seq.config import Seq2SeqConfig
@@ -174,13 +174,13 @@ class Seq2SeqModel(PairModel):
 
     # ----------------------------------------------------------------------------------------------------- the target
 
-    def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> Reading:
+    def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
         config = self.config
         words_TBE = self.embedding(tokens_TB, config.dropout_embedding if is_noisy else 0.0)
         words_TBE = locked_dropout(words_TBE, config.rate("input") if is_noisy else 0.0)
         written = self._write(words_TBE, carried, dropout=config.rate("layers") if is_noisy else 0.0)
         outputs_TBH = locked_dropout(written.outputs, config.rate("output") if is_noisy else 0.0)
-        return Reading(self._project(outputs_TBH), written.carried, None)
+        return LayerOutputs(self._project(outputs_TBH), written.carried, None)
 
     def _write(self, words_TBE: Tensor, carried: Carried, *, dropout: float) -> _Written:
         """The decoder over some words: all at once or, where a step needs the output of the last, one by one."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from elman.core.arrays import Array
 from elman.nets.attention_encoder import AttentionEncoder
 from elman.nets.dropout import locked_dropout
-from elman.nets.neural_lm import Carried, NeuralState, Reading
+from elman.nets.neural_lm import Carried, LayerOutputs, NeuralState
 from elman.nets.transformer import BlockShape
 from elman.nets.transformer_decoder import DecoderStack
 from elman.tasks.seq2seq.config import Seq2SeqConfig
@@ -71,7 +71,7 @@ class TransformerPairs(PairModel):
         )
         return self.stack.start(outputs_SBH.transpose(0, 1), lengths_B)
 
-    def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> Reading:
+    def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
         config = self.config
         outputs_TBH, after, _ = self.stack(
             self.embedding(tokens_TB, config.dropout_embedding if is_noisy else 0.0),
@@ -80,7 +80,7 @@ class TransformerPairs(PairModel):
             dropout=config.rate("layers") if is_noisy else 0.0,
         )
         outputs_TBH = locked_dropout(outputs_TBH, config.rate("output") if is_noisy else 0.0)
-        return Reading(self._project(outputs_TBH), after, None)
+        return LayerOutputs(self._project(outputs_TBH), after, None)
 
     def _weights(self, read_TB: Tensor, carried: Carried) -> Tensor:
         weights_BTS: Tensor = self.stack(self.embedding(read_TB), carried)[2]

@@ -9,7 +9,7 @@ from elman.text.units.vocabulary import EOS_ID, UNK_ID
 UNITS = ("space", "word")  # whose symbols are words
 
 
-class ForeignWords:
+class BilmWords:
     """Numbers in the vocabulary of a tokenizer of words. A word that it does not know may be known in lower case."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from elman.core.errors import DataError
+from elman.tasks.tag.config import CONLLU_COLUMNS, SentencesConfig
 from elman.text.formats import SAMPLE_LINES, guess_task
 from elman.text.readers import SKIP_HINT, Fault, Lines, Reader, Sources, is_jsonl
-from elman.text.settings import CONLLU_COLUMNS, DataConfig, SentencesConfig
+from elman.text.settings import DataConfig
 
 Format = Literal["conllu", "columns", "jsonl"]
 NOT_GIVEN = "_"

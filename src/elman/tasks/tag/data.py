@@ -7,7 +7,6 @@ word of its vocabulary, a row of characters) stands in a table.
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError
-from elman.tasks.tag.bilm_words import ForeignWords
+from elman.tasks.tag.bilm_words import BilmWords
+from elman.tasks.tag.config import SentencesConfig
 from elman.tasks.tag.conll import Sentence
-from elman.text.rows import RowBatches, begins_of, padded
-from elman.text.settings import SentencesConfig
+from elman.text.rows import RowBatches, begins_of, padded, row_numbers, select_rows, split_by_hash
 from elman.text.units.pipelines import Recipe
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK, UNK_ID
@@ -28,13 +27,13 @@ from elman.text.units.word_list import WordList, learn_words
 FIRST = 2  # the number of the first form and of the first tag
 MAX_SPELLING = 40  # characters that are read of a word: of longer ones half from either end
 CHARACTER_PREFIX = "character_"  # of the files of the characters' tokenizer
-FOREIGN_PREFIX = "bilm_"  # of the files of another model's tokenizer
+BILM_PREFIX = "bilm_"  # of the files of another model's tokenizer
 
 
 class Lexicon:
     """The words and characters that a net knows; and the words that a model inside it knows, if there is one."""
 
-    def __init__(self, words: WordList, characters: Tokenizer, foreign: ForeignWords | None = None) -> None:
+    def __init__(self, words: WordList, characters: Tokenizer, foreign: BilmWords | None = None) -> None:
         self.words = words.tokenizer
         self.characters = characters
         self.foreign = foreign
@@ -51,7 +50,7 @@ class Lexicon:
         """What to store, by file name."""
         found = {CHARACTER_PREFIX + name: content for name, content in self.characters.files().items()}
         if self.foreign is not None:
-            found |= {FOREIGN_PREFIX + name: content for name, content in self.foreign.tokenizer.files().items()}
+            found |= {BILM_PREFIX + name: content for name, content in self.foreign.tokenizer.files().items()}
         return {**self.words.files(), **found}
 
 
@@ -61,7 +60,7 @@ def learn_lexicon(
     *,
     more_words: Iterable[str] = (),
     folds_case: bool = False,
-    foreign: ForeignWords | None = None,
+    foreign: BilmWords | None = None,
 ) -> Lexicon:
     """The words that are frequent enough, then `more_words` as far as there is room; every character seen twice."""
     counts = Counter(word for sentence in sentences for word in sentence.words)
@@ -135,12 +134,9 @@ def encode_tags(sentences: Sequence[Sentence], labels: Sequence[str]) -> Array:
 
 
 def split_sentences(sentences: Sequence[Sentence], share: float) -> tuple[list[Sentence], list[Sentence]]:
-    """Sentences to train on and to hold out; which ones depends on their words alone, and looks like chance."""
-    keys = np.array([zlib.crc32("\t".join(sentence.words).encode()) for sentence in sentences], dtype=np.uint32)
-    last = np.sort(keys)[max(1, int(len(keys) * share)) - 1]
-    kept = [sentence for sentence, key in zip(sentences, keys, strict=True) if key > last]
-    held = [sentence for sentence, key in zip(sentences, keys, strict=True) if key <= last]
-    return (kept, held) if kept else (list(sentences), [])
+    """Sentences to train on and to hold out; which ones depends on their words alone."""
+    kept, held = split_by_hash(("\t".join(sentence.words) for sentence in sentences), share)
+    return [sentences[row] for row in kept], [sentences[row] for row in held]
 
 
 def labels_of(sentences: Iterable[Sentence]) -> tuple[str, ...]:
@@ -215,3 +211,13 @@ class FormTable:
         words = self._words[forms].astype(np.int64)
         foreign = None if self._foreign is None else self._foreign[forms].astype(np.int64)
         return Words(words, lengths, places.reshape(forms.shape), spelling, sizes - 1, foreign)
+
+
+def known_sentences(corpus: TagCorpus) -> TagCorpus | None:
+    """The sentences whose tags all have numbers: only of these there is a likelihood; None if there are none."""
+    rows = row_numbers(corpus.tags)
+    is_known = np.ones(int(rows[-1]) + 1, dtype=bool)
+    is_known[rows[corpus.tags == UNK_ID]] = False
+    if not is_known.any():
+        return None
+    return TagCorpus(select_rows(corpus.forms, is_known), select_rows(corpus.tags, is_known))

@@ -1,51 +1,98 @@
-"""A tagger and its words: tags for lines of text and for whole files, and how good they are."""
+"""A tagger at the text level: tags for lines of text and for whole files, and how good they are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 
-from elman import store
+from elman import pictures
 from elman.core.arrays import Array
-from elman.tasks.base import TaskModel, refuse_beam
-from elman.tasks.reading_config import TaggerConfig
-from elman.tasks.tag.conll import Format, SentenceReader, read_sentences, write_sentence
-from elman.tasks.tag.data import FormTable, Lexicon, TagBatches, encode_sentences
-from elman.tasks.tag.metrics import confusions, tag_numbers
+from elman.core.errors import UsageError
+from elman.store import LabelRecord
+from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop, refuse_options
+from elman.tasks.label_metrics import confusions
+from elman.tasks.measuring import rounded, rows_in_time
+from elman.tasks.tag.assets import TagAssets
+from elman.tasks.tag.config import SentencesConfig, TaggerConfig
+from elman.tasks.tag.conll import Format, Sentence, SentenceReader, read_sentences, write_sentence
+from elman.tasks.tag.data import FormTable, TagBatches, encode_sentences
+from elman.tasks.tag.metrics import tag_numbers
 from elman.text.batches import one_pass
-from elman.text.readers import Reader, Sources
-from elman.text.rows import begins_of, padded
-from elman.text.settings import DataConfig, SentencesConfig
+from elman.text.formats import SAMPLE_LINES, guess_task
+from elman.text.readers import STDIN, Reader, Sources, as_sources, is_jsonl
+from elman.text.rows import begins_of, like_length, padded
+from elman.text.settings import DataConfig
+from elman.text.units.vocabulary import UNK_ID
+
+TagRecord = LabelRecord[SentencesConfig, TaggerConfig]
 
 READ_WORDS = 6000  # tagged at once, padding counted
-LOOK_SENTENCES = 400  # between two looks at the clock
+SHOWN_SHARE = 5e-4  # probability from which on a label is among those that are shown
 
 
 @dataclass(frozen=True)
-class Tagged:
+class Tagged(Prediction):
     """A sentence, its tags, and the probability of each."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
     probabilities: tuple[float, ...] = ()
     distributions: Array | None = field(default=None, repr=False)  # (words, labels)
+    labels: tuple[str, ...] = field(default=(), repr=False)  # of the distributions
+
+    def line(self) -> str:
+        """The tags, a space between them."""
+        return " ".join(self.tags)
+
+    def as_json(self) -> dict[str, Any]:
+        """With probabilities, and of every word those of all labels that are not quite impossible."""
+        rows = [] if self.distributions is None else self.distributions.tolist()
+        return {
+            "words": list(self.words),
+            "tags": list(self.tags),
+            "probabilities": rounded(list(self.probabilities)),
+            "distributions": [
+                {label: rounded(share) for label, share in zip(self.labels, row, strict=True) if share > SHOWN_SHARE}
+                for row in rows
+            ],
+        }
 
 
-class Tagger(TaskModel):
-    """A net, its words and its story."""
+@dataclass(frozen=True)
+class TaggedLines(Prediction):
+    """A sentence of a file as it was, with its tags in their column."""
 
-    def __init__(self, record: store.TaskRecord, lexicon: Lexicon, net: Any, directory: Path | None = None) -> None:
-        assert isinstance(record.data, SentencesConfig) and isinstance(record.model, TaggerConfig)
-        self.record = record
-        self.lexicon = lexicon
-        self.net = net
-        self.directory = directory
-        self.data: SentencesConfig = record.data
+    lines: str
+    tagged: Tagged
+
+    def line(self) -> str:
+        """All lines of the sentence, blank ones too."""
+        return self.lines
+
+    def as_json(self) -> dict[str, Any]:
+        """Only the words and their tags."""
+        return self.tagged.as_json()
+
+
+class Tagger(NetModel[TagRecord]):
+    """A net with the words, characters and labels that it knows."""
+
+    predict_takes = frozenset({"format"})
+
+    def __init__(self, record: TagRecord, assets: TagAssets, net: Any, directory: Path | None = None) -> None:
+        super().__init__(record, net, directory)
+        self.assets = assets
+        self.lexicon = assets.lexicon
+        self.data = record.data
         self.labels = record.labels
+
+    def files(self) -> dict[str, bytes]:
+        """Of words, characters and the language models inside."""
+        return self.assets.files()
 
     def predict(self, text: str | Sequence[str]) -> Any:
         """The tags of a line of words, as a line; a list of them for a list of lines."""
@@ -56,11 +103,10 @@ class Tagger(TaskModel):
     def tag(self, sentences: Sequence[Sequence[str]], *, with_probabilities: bool = False) -> list[Tagged]:
         """The tags of sentences of words; an empty one has none."""
         found = [Tagged(tuple(words), ()) for words in sentences]
-        order = sorted((i for i, words in enumerate(sentences) if words), key=lambda i: len(sentences[i]))
-        while order:
-            most = max(1, READ_WORDS // len(sentences[order[-1]]))
-            chunk, order = order[-most:], order[:-most]
-            for i, tagged in zip(chunk, self._tag([sentences[i] for i in chunk], with_probabilities), strict=True):
+        filled = [i for i, words in enumerate(sentences) if words]
+        for chunk in like_length([len(sentences[i]) for i in filled], tokens=READ_WORDS):
+            rows = [filled[place] for place in chunk]
+            for i, tagged in zip(rows, self._tag([sentences[i] for i in rows], with_probabilities), strict=True):
                 found[i] = tagged
         return found
 
@@ -77,61 +123,63 @@ class Tagger(TaskModel):
                 continue
             shares = tags.probabilities[row, : len(sentence)]
             chosen = np.take_along_axis(shares, best[:, None], 1)[:, 0]
-            yield Tagged(tuple(sentence), names, tuple(chosen.tolist()), shares)
+            yield Tagged(tuple(sentence), names, tuple(chosen.tolist()), shares, self.labels)
 
-    def tag_lines(self, data: Sources, *, with_probabilities: bool = False) -> Iterator[list[Tagged]]:
-        """Lines of words and their tags, as many at a time as were there to read."""
-        reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
-        for lines in Reader(data, reading, keep_records=True).blocks():
-            yield self.tag([line.decode().split() for line in lines.split()], with_probabilities=with_probabilities)
-
-    def tag_files(self, data: Sources, *, as_format: Format | None = None) -> Iterator[str]:
-        """CoNLL-U or column files with the tags in their column, all else as it was."""
-        for sentences in SentenceReader(data, self.data, needs_tags=False, as_format=as_format).blocks():
-            found = self.tag([sentence.words for sentence in sentences])
+    def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Prediction]:
+        """Lines of words as lines of tags; files of words and tags as they were, the tags in their column."""
+        options = options or PredictOptions()
+        refuse_options(self.record.task, options, takes=self.predict_takes)
+        as_format = options.format or _find_format(sources)
+        if as_format == "lines":
+            reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
+            for lines in Reader(sources, reading, keep_records=True).blocks():
+                words = [line.decode().split() for line in lines.split()]
+                yield from self.tag(words, with_probabilities=options.details)
+            return
+        if as_format not in get_args(Format):
+            raise UsageError(f"there is no format {as_format!r}", hint=f"formats: lines, {', '.join(get_args(Format))}")
+        keeps_lines = as_format != "jsonl" and not options.details
+        reader = SentenceReader(sources, self.data, needs_tags=False, as_format=cast(Format, as_format))
+        for sentences in reader.blocks():
+            if not keeps_lines:
+                sentences = [sentence for sentence in sentences if sentence.words]
+            found = self.tag([sentence.words for sentence in sentences], with_probabilities=options.details)
             for sentence, tagged in zip(sentences, found, strict=True):
-                yield write_sentence(sentence, tagged.tags, self.data)
+                if keeps_lines:
+                    written = write_sentence(sentence, tagged.tags, self.data)
+                    yield TaggedLines(written.removesuffix("\n"), tagged)
+                else:
+                    yield tagged
 
     # ------------------------------------------------------------------------------------------------------ measuring
 
-    def evaluate(self, data: Sources, *, beam: int | None = None, seed: int = 1) -> dict[str, Any]:
+    def evaluate(self, data: str | Path | Sources, options: EvaluateOptions | None = None) -> dict[str, Any]:
         """Accuracy, F1 and a report by label."""
-        refuse_beam("tag", beam)
-        sentences, num_dropped = read_sentences(data, self.data)
-        words, wanted = [sentence.words for sentence in sentences], [sentence.tags for sentence in sentences]
-        found = self._numbers(words, wanted, should_stop=lambda: False)
+        options = options or EvaluateOptions()
+        refuse_options(self.record.task, options, takes=self.evaluate_takes)
+        sentences, num_dropped = read_sentences(as_sources(data), self.data)
+        found = self.numbers(sentences, should_stop=lambda: False)
         assert found is not None
         extra: dict[str, Any] = {"dropped_sentences": num_dropped} if num_dropped else {}
-        return found | extra | {"seed": seed}
+        return found | extra | {"seed": options.seed}
 
-    def measure(self, tensors: Mapping[str, Array], *, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
-        """The same of the held-out sentences among a run's tensors, of a part of them where time is short."""
-        if "valid_words_text" not in tensors:
-            return None
-        words, wanted = (
-            [line.split("\t") for line in tensors[name].tobytes().decode().split("\n")]
-            for name in ("valid_words_text", "valid_tags_text")
-        )
-        found = self._numbers(words, wanted, should_stop=should_stop)
-        return None if found is None else {key: value for key, value in found.items() if key != "confusions"}
+    def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """What was taken for what."""
+        return [pictures.confusion_map(**numbers["confusions"])]
 
-    def _numbers(
-        self, words: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]], *, should_stop: Callable[[], bool]
-    ) -> dict[str, Any] | None:
-        """Numbers of sentences in chance order, until there is no more time; None where there was none at all."""
-        order = np.random.default_rng(0).permutation(len(words)).tolist()
+    def numbers(self, sentences: Sequence[Sentence], *, should_stop: ShouldStop) -> dict[str, Any] | None:
+        """Numbers of sentences, for as long as there is time; None where there was none at all."""
         given: dict[int, tuple[str, ...]] = {}
-        while len(given) < len(words) and not should_stop():
-            chunk = order[len(given) : len(given) + LOOK_SENTENCES]
-            for i, tagged in zip(chunk, self.tag([words[i] for i in chunk]), strict=True):
+        for chunk in rows_in_time(len(sentences), should_stop):
+            for i, tagged in zip(chunk, self.tag([sentences[i].words for i in chunk]), strict=True):
                 given[i] = tagged.tags
         if not given:
             return None
         rows = sorted(given)
-        tags, truth = [given[i] for i in rows], [wanted[i] for i in rows]
+        tags, truth = [given[i] for i in rows], [sentences[i].tags for i in rows]
         unseen = sorted({tag for row in truth for tag in row} - set(self.labels))
         labels, table = confusions([tag for row in tags for tag in row], [tag for row in truth for tag in row])
-        num_unknown = sum(self.lexicon.word(word) == 0 for i in rows for word in words[i])
+        num_unknown = sum(self.lexicon.word(word) == UNK_ID for i in rows for word in sentences[i].words)
         notes = [f"tags that were never seen in training, and so are never right: {', '.join(unseen[:10])}"]
         return {
             **tag_numbers(tags, truth),
@@ -151,3 +199,20 @@ class Tagger(TaskModel):
                 wanted.append([labels[number] for number in batch.tags[row, :length].tolist()])
         found = tag_numbers(given, wanted)
         return 1.0 - float(found["f1" if net.config.output == "crf" else "accuracy"])
+
+
+def _find_format(sources: Sources) -> str:
+    """By the look of a file; what comes from stdin, and would have to be waited for, is lines."""
+    source = str(sources[0])
+    if source == STDIN:
+        return "lines"
+    lines = next(Reader([source], DataConfig.model_validate({"errors": "replace"}), keep_records=True).blocks(), None)
+    if lines is None:
+        return "lines"
+    texts = [line.decode() for line in lines.split()[:SAMPLE_LINES]]
+    look = guess_task(texts, is_jsonl=is_jsonl(source))
+    if look.task != "tag":
+        return "lines"
+    if is_jsonl(source):
+        return "jsonl"
+    return "conllu" if look.like == "CoNLL-U" else "columns"

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import Linear, Module
 
 from elman.core.arrays import Array
-from elman.nets.config import RecurrentConfig
+from elman.core.tensors import under_prefix
 from elman.nets.crf import Crf
 from elman.nets.layer import draw_weights
 from elman.nets.layer_mix import LayerMix
@@ -24,12 +24,13 @@ from elman.nets.loss import Loss
 from elman.nets.spelling import Spelling
 from elman.nets.text_encoder import TextReader
 from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
-from elman.tasks.bilm.features_net import BilmFeatures
-from elman.tasks.reading_config import TaggerConfig
+from elman.tasks.bilm.config import BilmConfig
+from elman.tasks.bilm.net import BilmFeatures
+from elman.tasks.tag.assets import BILM_TENSORS
+from elman.tasks.tag.config import TaggerConfig
 from elman.tasks.tag.data import TagBatch, Words
 from elman.tasks.tag.spans import PREFIXES, may_follow
 
-BILM = "bilm."  # with which the names of its language models' tensors begin
 USUAL_SPELLING = 5  # characters a word, to estimate the work; of words that come twice in a batch one is read
 
 
@@ -93,7 +94,7 @@ class TaggerModel(Module):
         tensors: Mapping[str, Array],
         *,
         labels: Sequence[str],
-        bilm: RecurrentConfig | None = None,
+        bilm: BilmConfig | None = None,
     ) -> Self:
         """The model whose `config`, labels and `tensors()` these were. bilm: the settings of its language models."""
         words = embedding_of(tensors, "tag", within="reader.")
@@ -104,7 +105,9 @@ class TaggerModel(Module):
             num_characters=0 if characters is None else len(characters),
             labels=labels,
             rng=None,
-            bilm=None if bilm is None else BilmFeatures(bilm, bilm_tensors(tensors), dtype=dtype_of(words)),
+            bilm=None
+            if bilm is None
+            else BilmFeatures(bilm, under_prefix(tensors, BILM_TENSORS), dtype=dtype_of(words)),
             dtype=dtype_of(words),
         )
         load_tensors(model, tensors)
@@ -174,11 +177,6 @@ class TaggerModel(Module):
 
     def _ids(self, numbers: Array) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64)).to(self.reader.device)
-
-
-def bilm_tensors(tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """Those of a tagger's language models, by the names they have there."""
-    return {name.removeprefix(BILM): array for name, array in tensors.items() if name.startswith(BILM)}
 
 
 def allowed_pairs(labels: Sequence[str], scheme: str | None) -> Array | None:

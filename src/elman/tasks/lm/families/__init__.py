@@ -1,1 +1,59 @@
-"""The families of language models, one file each: its settings, what it costs, how it is made and restored."""
+"""The families of language models, one file each: its settings, what it costs, how it is made and restored.
+
+A new family is one file and one line in FAMILIES.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from elman.core.arrays import Array
+from elman.core.errors import UsageError
+from elman.core.settings import Config
+from elman.tasks.lm.families.kneser_ney import KneserNeyFamily
+from elman.tasks.lm.families.mixed import CacheFamily, MixtureFamily, NeuralCacheFamily
+from elman.tasks.lm.families.recurrent import RecurrentFamily
+from elman.tasks.lm.families.smoothed import BigramConfig, NgramConfig, SmoothedFamily, UnigramConfig
+from elman.tasks.lm.families.snm import SnmFamily
+from elman.tasks.lm.families.transformer import TransformerFamily
+from elman.tasks.lm.families.uniform import UniformFamily
+from elman.tasks.lm.families.window import WindowFamily
+from elman.tasks.lm.family import Family, Saveable, Shape
+
+FAMILIES: tuple[Family[Any], ...] = (
+    UniformFamily(),
+    SmoothedFamily(UnigramConfig),
+    SmoothedFamily(BigramConfig),
+    SmoothedFamily(NgramConfig),
+    KneserNeyFamily(),
+    SnmFamily(),
+    WindowFamily(),
+    RecurrentFamily(),
+    TransformerFamily(),
+    MixtureFamily(),
+    CacheFamily(),
+    NeuralCacheFamily(),
+)
+
+
+def family_names(*, from_text: bool = False) -> list[str]:
+    """What --model can be; `from_text` leaves out what is only made by mixing."""
+    return [name for family in FAMILIES for name in family.names if not (from_text and family.needs_members)]
+
+
+def find_family(name: object) -> Family[Any]:
+    """The family of that name."""
+    for family in FAMILIES:
+        if name in family.names:
+            return family
+    names = family_names(from_text=True)
+    close = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]}?" if close else f"models: {', '.join(names)}"
+    raise UsageError(f"there is no model {name!r}", hint=hint)
+
+
+def restore_model(config: Config, tensors: Mapping[str, Array], shape: Shape) -> Saveable:
+    """The model that was saved with these settings and tensors."""
+    return find_family(getattr(config, "family", None)).restore(config, tensors, shape)

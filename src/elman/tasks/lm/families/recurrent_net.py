@@ -7,12 +7,13 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from elman.nets.cells import ElmanLayer, GruLayer
-from elman.nets.config import RecurrentConfig
 from elman.nets.dropout import locked_dropout
 from elman.nets.layer import Layer
 from elman.nets.lstm import LstmLayer
-from elman.nets.neural_lm import Carried, NeuralModel, Reading
+from elman.nets.neural_lm import Carried, LayerOutputs
 from elman.nets.stack import Stack, layer_inputs
+from elman.tasks.lm.families.recurrent import RecurrentConfig
+from elman.tasks.lm.net import NeuralModel
 
 
 class RecurrentModel(NeuralModel[RecurrentConfig]):
@@ -43,7 +44,7 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
             return *zeros, torch.ones(rows, dtype=torch.bool, device=weight.device)
         return tuple(zeros)
 
-    def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> Reading:
+    def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
         if self.config.initial_state == "learned":
             *states, is_beginning_B = carried
             begin_BH = [
@@ -54,17 +55,17 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
             return reading._replace(carried=(*reading.carried, torch.zeros_like(is_beginning_B)))
         return self._read_layers(tokens_TB, carried, is_noisy=is_noisy)
 
-    def _read_layers(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> Reading:
+    def _read_layers(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
         if not is_noisy:
             outputs_TBH, after = self.stack(self.embedding(tokens_TB), carried)
-            return Reading(self._project(outputs_TBH), after, None)
+            return LayerOutputs(self._project(outputs_TBH), after, None)
         config = self.config
         words_TBE = locked_dropout(self.embedding(tokens_TB, config.dropout_embedding), config.rate("input"))
         outputs_TBH, after = self.stack(
             words_TBE, carried, dropout=config.rate("layers"), weight_drop=config.weight_drop
         )
         dropped_TBH = locked_dropout(outputs_TBH, config.rate("output"))
-        return Reading(self._project(dropped_TBH), after, self._penalty(outputs_TBH, dropped_TBH))
+        return LayerOutputs(self._project(dropped_TBH), after, self._penalty(outputs_TBH, dropped_TBH))
 
     def _penalty(self, outputs_TBH: Tensor, dropped_TBH: Tensor) -> Tensor | None:
         """For outputs that are large, as the head sees them, or change quickly, as they were (Merity 2017). -> (T, B)"""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from elman.nets.config import TransformerConfig
 from elman.nets.dropout import locked_dropout
-from elman.nets.neural_lm import Carried, NeuralModel, Reading
+from elman.nets.neural_lm import Carried, LayerOutputs
 from elman.nets.transformer import BlockShape, CausalStack
+from elman.tasks.lm.families.transformer import TransformerConfig
+from elman.tasks.lm.net import NeuralModel
 
 
 class TransformerModel(NeuralModel[TransformerConfig]):
@@ -38,15 +39,15 @@ class TransformerModel(NeuralModel[TransformerConfig]):
         """No tokens seen yet."""
         return self.stack.start(rows)
 
-    def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> Reading:
+    def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
         config = self.config
         if not is_noisy:
             outputs_TBH, after = self.stack(self.embedding(tokens_TB), carried)
-            return Reading(self._project(outputs_TBH), after, None)
+            return LayerOutputs(self._project(outputs_TBH), after, None)
         outputs_TBH, after = self.stack(
             self.embedding(tokens_TB, config.dropout_embedding),
             carried,
             dropout_input=config.rate("input"),
             dropout=config.rate("layers"),
         )
-        return Reading(self._project(locked_dropout(outputs_TBH, config.rate("output"))), after, None)
+        return LayerOutputs(self._project(locked_dropout(outputs_TBH, config.rate("output"))), after, None)

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from elman.nets.cells import DenseLayer
-from elman.nets.config import WindowConfig
 from elman.nets.dropout import locked_dropout
-from elman.nets.neural_lm import Carried, NeuralModel, Reading
+from elman.nets.neural_lm import Carried, LayerOutputs
 from elman.nets.stack import Stack, layer_inputs
+from elman.tasks.lm.families.window import WindowConfig
+from elman.tasks.lm.net import NeuralModel
 from elman.text.units.vocabulary import EOS_ID
 
 
@@ -36,7 +37,7 @@ class WindowModel(NeuralModel[WindowConfig]):
         device = self.embedding.weight.device
         return (torch.full((rows, self.config.window - 1), EOS_ID, dtype=torch.int64, device=device),)
 
-    def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> Reading:
+    def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
         config = self.config
         read_XB = torch.cat([carried[0].t(), tokens_TB])
         words_XBE = self.embedding(read_XB, config.dropout_embedding if is_noisy else 0.0)
@@ -48,4 +49,4 @@ class WindowModel(NeuralModel[WindowConfig]):
             outputs.append(self.stack(window_TBW, (), dropout=config.rate("layers") if is_noisy else 0.0)[0])
         outputs_TBH = torch.cat(outputs, dim=-1) if len(outputs) > 1 else outputs[0]
         outputs_TBH = locked_dropout(outputs_TBH, config.rate("output") if is_noisy else 0.0)
-        return Reading(self._project(outputs_TBH), (read_XB[num_tokens:].t(),), None)
+        return LayerOutputs(self._project(outputs_TBH), (read_XB[num_tokens:].t(),), None)

@@ -6,17 +6,14 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from elman import store
 from elman.core.arrays import Array
 from elman.lm.search import Hypothesis, beam_search
-from elman.tasks.base import refuse_beam
-from elman.tasks.qa.answerer import Answerer, Found
 from elman.tasks.qa.metrics import answer_numbers
+from elman.tasks.qa.model import Answer, QaModel
 from elman.tasks.qa.passages import (
     Place,
     SpanBatches,
@@ -28,9 +25,8 @@ from elman.tasks.qa.passages import (
 )
 from elman.tasks.qa.stories import Question
 from elman.text.batches import one_pass
-from elman.text.units.tokenizer import Tokenizer
+from elman.text.rows import like_length, pad_all
 from elman.text.units.vocabulary import EOS, EOS_ID
-from elman.text.units.word_list import WordList
 
 READ_WORDS = 8000  # of contexts at once, padding counted
 OTHERS = 10  # spans that are told of, the best among them
@@ -38,8 +34,10 @@ BEAM = 5
 
 
 @dataclass(frozen=True)
-class Read:
+class PassageChunk:
     """Some contexts, with their questions as ids and by themselves as sentences and as words."""
+
+    questions: Sequence[Question]
 
     sources: Array
     lengths: Array
@@ -52,42 +50,39 @@ class Read:
         return tuple(context[place.sentence][place.begin : place.end] for place in self.places[row])
 
 
-class PassageAnswerer(Answerer):
+class PassageAnswers(QaModel):
     """Reads contexts as running words, those of like length together."""
 
-    def _answer_all(self, questions: Sequence[Question], *, beam: int | None) -> list[Found]:
+    def _answer_all(self, questions: Sequence[Question], *, beam: int | None) -> list[Answer]:
         contexts = [read_context(question, self.data) for question in questions]
         places = [place_words(context, self.data) for context in contexts]
-        found: dict[int, Found] = {}
-        order = sorted(range(len(questions)), key=lambda i: len(places[i]))
-        while order:
-            most = max(1, READ_WORDS // max(1, len(places[order[-1]])))
-            chunk, order = order[-most:], order[:-most]
-            rows = encode_passages([questions[i] for i in chunk], self.words, self.data)
-            sources, lengths = rows.sources(np.arange(len(chunk)))
-            read = Read(sources, lengths, [contexts[i] for i in chunk], [places[i] for i in chunk])
-            answers = self._answer(read, beam=beam)
-            found |= dict(zip(chunk, answers, strict=True))
+        found: dict[int, Answer] = {}
+        for chunk in like_length([len(words) for words in places], tokens=READ_WORDS):
+            asked = [questions[i] for i in chunk]
+            sources, lengths = encode_passages(asked, self.words, self.data).sources(np.arange(len(chunk)))
+            read = PassageChunk(asked, sources, lengths, [contexts[i] for i in chunk], [places[i] for i in chunk])
+            found |= dict(zip(chunk, self._answer(read, beam=beam), strict=True))
         return [found[i] for i in range(len(questions))]
 
     @abstractmethod
-    def _answer(self, read: Read, *, beam: int | None) -> list[Found]:
+    def _answer(self, read: PassageChunk, *, beam: int | None) -> list[Answer]:
         """The answers to some questions."""
 
-    def mark(self, questions: Sequence[Question], answers: Sequence[Found]) -> dict[str, Any]:
+    def numbers_of(self, questions: Sequence[Question], answers: Sequence[Answer]) -> dict[str, Any]:
         """Exact matches and words in common, as SQuAD counts them."""
         confidence = np.array([one.confidence for one in answers])
         wanted = [question.answer for question in questions]
-        return answer_numbers([one.answer for one in answers], wanted, confidence)
+        return answer_numbers([one.text for one in answers], wanted, confidence)
 
 
-class Marker(PassageAnswerer):
+class MarkedAnswers(PassageAnswers):
     """Answers are parts of their contexts."""
 
-    def answer(self, questions: Sequence[Question], *, beam: int | None = None) -> list[Found]:
+    what = "answers that are marked in their context"
+
+    def answer(self, questions: Sequence[Question], *, beam: int | None = None) -> list[Answer]:
         """Answers, one for each question; nothing where there is no context."""
-        refuse_beam("answers that are marked in their context", beam)
-        found = [Found("", {}) for _ in questions]
+        found = [Answer(question.question, "", {}) for question in questions]
         with_words = [
             i for i, question in enumerate(questions) if place_words(read_context(question, self.data), self.data)
         ]
@@ -95,7 +90,7 @@ class Marker(PassageAnswerer):
             found[i] = one
         return found
 
-    def _answer(self, read: Read, *, beam: int | None) -> list[Found]:
+    def _answer(self, read: PassageChunk, *, beam: int | None) -> list[Answer]:
         spans = self.net.predict(read.sources, read.lengths, count=OTHERS)
         found = []
         for row, (context, words) in enumerate(zip(read.contexts, read.places, strict=True)):
@@ -106,7 +101,8 @@ class Marker(PassageAnswerer):
             best = span_text(context, words, int(spans.first[row, 0]), int(spans.last[row, 0]))
             size = len(words)
             found.append(
-                Found(
+                Answer(
+                    read.questions[row].question,
                     best,
                     shares,
                     words=read.surfaces(row),
@@ -116,9 +112,9 @@ class Marker(PassageAnswerer):
             )
         return found
 
-    def mark(self, questions: Sequence[Question], answers: Sequence[Found]) -> dict[str, Any]:
+    def numbers_of(self, questions: Sequence[Question], answers: Sequence[Answer]) -> dict[str, Any]:
         """Exact matches and words in common; and how many answers could not be right."""
-        found = super().mark(questions, answers)
+        found = super().numbers_of(questions, answers)
         num_absent = sum(not mark_answer(question, self.data)[0] for question in questions)
         if num_absent:
             note = f"{num_absent:,} answers do not stand in their contexts, and so cannot be marked there"
@@ -138,20 +134,17 @@ class Marker(PassageAnswerer):
         return wrong / total
 
 
-class Writer(PassageAnswerer):
+class WrittenAnswers(PassageAnswers):
     """Answers are written, of the words that answers have in training."""
 
-    def __init__(
-        self, record: store.TaskRecord, words: WordList, answers: Tokenizer, net: Any, directory: Path | None = None
-    ) -> None:
-        super().__init__(record, words, net, directory)
-        self.answers = answers
+    what = "answers that are written"
+    searches = True
 
-    def answer(self, questions: Sequence[Question], *, beam: int | None = None) -> list[Found]:
+    def answer(self, questions: Sequence[Question], *, beam: int | None = None) -> list[Answer]:
         """Answers, one for each question."""
         return self._answer_all(questions, beam=beam)
 
-    def _answer(self, read: Read, *, beam: int | None) -> list[Found]:
+    def _answer(self, read: PassageChunk, *, beam: int | None) -> list[Answer]:
         width = beam or BEAM
         hypotheses = beam_search(
             self.net.pairs,
@@ -162,9 +155,7 @@ class Writer(PassageAnswerer):
             max_tokens=(self.config.longest or 1) + 1,
         )
         written = [one[0].tokens for one in hypotheses]
-        targets = np.full((len(written), max(map(len, written))), EOS_ID)
-        for row, tokens in enumerate(written):
-            targets[row, : len(tokens)] = tokens
+        targets, _ = pad_all(written)
         looked = self.net.pairs.attention_weights(read.sources, read.lengths, targets)
         found = []
         for row, words in enumerate(read.places):
@@ -173,8 +164,10 @@ class Writer(PassageAnswerer):
                 shares.setdefault(self._text(one), math.exp(-one.nats))
             weights = looked[row, : len(written[row]), : len(words) + 1]
             surfaces = (*read.surfaces(row), EOS)
-            found.append(Found(self._text(hypotheses[row][0]), shares, words=surfaces, attention=weights))
+            question, text = read.questions[row].question, self._text(hypotheses[row][0])
+            found.append(Answer(question, text, shares, words=surfaces, attention=weights))
         return found
 
     def _text(self, hypothesis: Hypothesis) -> str:
-        return self.answers.decode(token for token in hypothesis.tokens if token != EOS_ID)
+        assert self.assets.answers is not None
+        return self.assets.answers.decode(token for token in hypothesis.tokens if token != EOS_ID)

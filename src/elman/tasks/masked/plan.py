@@ -1,16 +1,17 @@
-"""How large a masked model or a two-way language model to train in the time there is. Never imports torch."""
+"""How large a masked model to train in the time there is. Never imports torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from elman.training.plan_text import Plan, explain, plan
+from elman.tasks.masked.config import MaskedConfig
+from elman.training.plan import Plan
+from elman.training.plan_text import plan_text
 
-BOTH_WAYS = 0.4  # of the time is what one direction has: upper layers of both read both
+BOTH_WAYS = 0.4  # share of the time that one direction has: upper layers of both read both
 PIECE = 70  # tokens that are read at once: a token in the middle sees enough on both sides
-MASKED_RATE = 0.003  # of recurrent nets
+MASKED_RATE = 0.003  # of Adam, for recurrent nets
 
 
 def plan_masked(
@@ -29,7 +30,8 @@ def plan_masked(
     """
     family = str(model.get("family", "lstm"))
     is_recurrent = family != "transformer"
-    found = plan(
+    found = plan_text(
+        MaskedConfig,
         family=family,
         num_tokens=num_tokens,
         vocab_size=max(2, round(mask * vocab_size)),
@@ -48,32 +50,4 @@ def plan_masked(
         chosen["skip"] = "residual"  # without, the second layer kept the first from learning for hundreds of steps
     if "dropout" in chosen:  # other tokens are hidden in every pass
         chosen["dropout"] = round(0.6 * chosen["dropout"], 2)
-    return replace(
-        found, model=chosen, train=settings, why=explain(chosen, settings, seconds, found.passes, num_tokens)
-    )
-
-
-def plan_bilm(
-    *,
-    num_tokens: int,
-    vocab_size: int,
-    seconds: float,
-    flops_per_second: float,
-    model: Mapping[str, Any],
-    train: Mapping[str, Any],
-) -> Plan:
-    """As for a language model that has half of the time, with two layers so that there is something to choose from."""
-    layers = int(model.get("layers", 2))
-    found = plan(
-        family=str(model.get("family", "lstm")),
-        num_tokens=num_tokens,
-        vocab_size=vocab_size,
-        seconds=seconds / 2,
-        flops_per_second=flops_per_second,
-        model={"layers": layers, **model},
-        train=train,
-    )
-    chosen = {**({} if "layers" in model else {"layers": layers}), **found.model}
-    if layers > 1 and "skip" not in model:
-        chosen["skip"] = "residual"
-    return replace(found, model=chosen, why=explain(chosen, found.train, seconds, found.passes, num_tokens, ways=2))
+    return Plan(chosen, settings, found.passes, found.data)

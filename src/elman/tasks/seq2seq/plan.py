@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from elman.training.budget import format_duration
-from elman.training.plan_text import GATES, Plan
+from elman.nets.config import GATES
+from elman.training.plan import Plan, adam_settings
 
 SIZES = (64, 96, 128, 192, 256, 384, 512)
 EFFICIENCY = 0.45  # of the machine's peak: narrow layers, short rows, attention
@@ -20,7 +20,6 @@ WORDS = 200  # symbols: with fewer the targets are spelt
 MANY_TOKENS = 150_000  # of letters: little is learnt by heart
 RATE = 0.5  # by the width: .008 for 64, .002 for 256
 BLOCKS, BLOCKS_RATE = 3, 0.25  # of a transformer
-BETA1 = 0.9
 
 
 def plan_pairs(
@@ -63,25 +62,5 @@ def plan_pairs(
         most_tokens = MAX_TOKENS if has_words else MAX_LETTERS
         tokens = min(most_tokens, max(MIN_TOKENS, target_tokens // STEPS_PER_PASS))
         settings["batch"] = max(1, round(tokens * num_pairs / target_tokens))
-    if train.get("optimiser", "adam") in ("adam", "adamw"):
-        rate = (BLOCKS_RATE if family == "transformer" else RATE) / hidden
-        usual = {"learning_rate": round(rate, 4), "beta1": BETA1}
-        settings |= {key: value for key, value in usual.items() if key not in train}
-    return Plan(chosen, settings, say_chosen(chosen, settings, seconds, passes_of(hidden), f"{num_pairs:,} pairs"))
-
-
-def say_chosen(
-    chosen: Mapping[str, Any], settings: Mapping[str, Any], seconds: float, passes: float, rows: str
-) -> tuple[str, ...]:
-    """What was chosen and what it comes to; nothing where nothing was."""
-    every = {f"model.{key}": value for key, value in chosen.items()}
-    every |= {f"train.{key}": value for key, value in settings.items()}
-    if not every:
-        return ()
-    text = ", ".join(
-        f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in every.items()
-    )
-    return (
-        f"chosen for {format_duration(seconds)} of training: {text}",
-        f"that should be about {passes:.0f} passes over {rows}",
-    )
+    rate = (BLOCKS_RATE if family == "transformer" else RATE) / hidden
+    return Plan(chosen, settings | adam_settings(train, rate=round(rate, 4)), passes_of(hidden), f"{num_pairs:,} pairs")

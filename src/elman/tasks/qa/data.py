@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import DataError
+from elman.tasks.qa.config import ReaderConfig, StoriesConfig
 from elman.tasks.qa.passages import (
     PassageRows,
     SpanBatches,
@@ -19,12 +18,9 @@ from elman.tasks.qa.passages import (
     encode_marks,
     encode_passages,
     mark_answer,
-    select_rows,
 )
 from elman.tasks.qa.stories import Question, StoryBatches, StoryRows, encode_stories, split_sentence
-from elman.tasks.reading_config import ReaderConfig
-from elman.text.rows import begins_of
-from elman.text.settings import StoriesConfig
+from elman.text.rows import begins_of, lengths_of, select_rows, split_by_hash
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from elman.text.units.word_list import WordList
@@ -36,17 +32,16 @@ Parts = Mapping[str, Sequence[Question]]  # of a run: train and, where something
 
 
 def make_batches(
-    part: str, record: store.TaskRecord, tensors: Mapping[str, Array], train: TrainConfig, *, seed: int = 0
+    part: str, model: ReaderConfig, tensors: Mapping[str, Array], train: TrainConfig, *, seed: int = 0
 ) -> StoryBatches | SpanBatches | WrittenBatches | None:
     """Questions of whose answers there is a likelihood: seen in training, marked, or of known words. None without any."""
     if f"{part}_contexts" not in tensors:
         return None
     kept = {name.removeprefix(f"{part}_"): np.asarray(array) for name, array in tensors.items()}
     rows_per_step = train.batch or BATCH
-    model: ReaderConfig = record.model  # type: ignore[assignment]
     contexts, asked = kept["contexts"], kept["questions"]
     if model.answer == "span":
-        is_known = np.diff(begins_of(kept["starts"])) > 1
+        is_known = lengths_of(kept["starts"]) > 1
     elif model.answer == "generated":
         ends = kept["answers"] == EOS_ID
         is_known = np.bincount(np.cumsum(ends) - ends, weights=kept["answers"] == UNK_ID) == 0
@@ -138,8 +133,5 @@ def count_words(questions: Sequence[Question], data: StoriesConfig) -> Counter[s
 
 def split_questions(questions: Sequence[Question], share: float) -> tuple[list[Question], list[Question]]:
     """Stories to train on and to hold out, whole: which ones depends on their first sentences alone."""
-    keys = np.array([zlib.crc32("\n".join(one.context[:2]).encode()) for one in questions], dtype=np.uint32)
-    last = np.sort(keys)[max(1, int(len(keys) * share)) - 1]
-    kept = [one for one, key in zip(questions, keys, strict=True) if key > last]
-    held = [one for one, key in zip(questions, keys, strict=True) if key <= last]
-    return (kept, held) if kept else (list(questions), [])
+    kept, held = split_by_hash(("\n".join(one.context[:2]) for one in questions), share)
+    return [questions[row] for row in kept], [questions[row] for row in held]

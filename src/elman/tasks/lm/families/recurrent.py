@@ -1,0 +1,61 @@
+"""`rnn`, `gru` and `lstm`: nets that keep a hidden state (Elman 1990)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, model_validator
+
+from elman.nets.config import LanguageNetConfig, Skip, check_stack
+from elman.tasks.lm.family import NetFamily
+
+if TYPE_CHECKING:
+    from elman.tasks.lm.families.recurrent_net import RecurrentModel
+
+
+class RecurrentConfig(LanguageNetConfig):
+    """A net that keeps a hidden state: `rnn` (Elman 1990), `gru` (Cho et al. 2014), `lstm` (Gers et al. 2000)."""
+
+    family: Literal["rnn", "gru", "lstm"] = "lstm"
+    hidden: int = Field(512, ge=0)  # 0 with maxent: n-gram features alone
+    layers: int = Field(1, ge=1)
+    activation: Literal["tanh", "sigmoid", "relu"] | None = None  # rnn only; tanh if not given
+    recurrence: Literal["plain", "additive", "gated"] | None = None  # rnn only; plain if not given
+    forget_bias: float | None = None  # lstm only; 1 if not given
+    initial_state: Literal["zero", "learned"] = "zero"
+    skip: Skip = "none"
+    layer_norm: bool = False  # of what each layer and the output read
+    weight_drop: float = Field(0.0, ge=0, lt=1)  # of recurrent weights (Merity et al. 2018)
+    activation_penalty: float = Field(0.0, ge=0)  # AR: large outputs
+    temporal_penalty: float = Field(0.0, ge=0)  # TAR: outputs that change quickly
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        for name, family in (("activation", "rnn"), ("recurrence", "rnn"), ("forget_bias", "lstm")):
+            if getattr(self, name) is not None and self.family != family:
+                raise ValueError(f"{name} is for {family}, not for {self.family}")
+        check_stack(layers=self.layers, skip=self.skip, dropout_layers=self.dropout_layers)
+        if self.hidden == 0:
+            self._check_alone()
+        return self
+
+    def _check_alone(self) -> None:
+        """Refuse what needs layers or word vectors."""
+        if self.maxent is None:
+            raise ValueError("hidden=0 is n-gram features alone, and needs maxent=ORDER")
+        kept = {"family", "hidden", "head", "cutoffs", "samples", "alpha", "maxent", "maxent_size"}
+        for name, field in type(self).model_fields.items():
+            if name not in kept and getattr(self, name) not in (field.default, 0):
+                raise ValueError(f"{name} does not apply with hidden=0: there are no layers")
+
+
+class RecurrentFamily(NetFamily[RecurrentConfig]):
+    """Recurrent nets."""
+
+    record = RecurrentConfig
+
+    def net_class(self) -> type[RecurrentModel]:
+        """Imported when it is needed: torch takes seconds."""
+        from elman.tasks.lm.families.recurrent_net import RecurrentModel
+
+        return RecurrentModel

@@ -1,0 +1,144 @@
+"""`unigram`, `bigram` and `ngram`: counts of n-grams, smoothed in one of the classic ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from elman.core.arrays import Array
+from elman.core.settings import Config, Integers
+from elman.counts.counting import Counts, count_ngrams
+from elman.counts.ngram import NgramModel
+from elman.counts.scratch import Scratch
+from elman.counts.smoothing import CountModel, Smoothing, fit_smoothed
+from elman.tasks.lm.family import CountingFamily, Shape
+
+
+class UnigramConfig(Config):
+    """Words by their frequency alone."""
+
+    family: Literal["unigram"] = "unigram"
+    smoothing: Literal["ml", "add"] = "add"
+    alpha: float | None = Field(None, gt=0)  # tuned on held-out text if not given
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        _check_smoothing(self.smoothing, self.alpha, ())
+        return self
+
+    @property
+    def order(self) -> int:
+        return 1
+
+    @property
+    def prune(self) -> tuple[int, ...]:
+        return ()
+
+
+class BigramConfig(Config):
+    """One word of history."""
+
+    family: Literal["bigram"] = "bigram"
+    smoothing: Smoothing = "add"
+    alpha: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        _check_smoothing(self.smoothing, self.alpha, ())
+        return self
+
+    @property
+    def order(self) -> int:
+        return 2
+
+    @property
+    def prune(self) -> tuple[int, ...]:
+        return ()
+
+
+class NgramConfig(Config):
+    """order - 1 words of history, smoothed in one of the classic ways."""
+
+    family: Literal["ngram"] = "ngram"
+    order: int = Field(3, ge=1, le=20)
+    smoothing: Smoothing = "interpolated"
+    alpha: float | None = Field(None, gt=0)  # `add` only
+    prune: Integers = ()  # drop k-grams seen at most prune[k-1] times; the last number holds for higher orders
+
+    @field_validator("prune")
+    @classmethod
+    def _prune_rises(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        return checked_prune(value)
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        _check_smoothing(self.smoothing, self.alpha, self.prune)
+        return self
+
+
+SmoothedConfig = UnigramConfig | BigramConfig | NgramConfig
+
+
+class SmoothedFamily(CountingFamily[SmoothedConfig]):
+    """n-grams of one record."""
+
+    def __init__(self, record: type[SmoothedConfig]) -> None:
+        self.record = record  # type: ignore[misc]  # one class serves three records
+
+    def fit(
+        self,
+        config: SmoothedConfig,
+        ids: Array,
+        shape: Shape,
+        *,
+        heldout_ids: Array | None,
+        scratch: Scratch,
+        report: Callable[[str], None],
+    ) -> CountModel | NgramModel:
+        """Count, tune what is to be tuned on held-out text, smooth."""
+
+        def count(part: Array) -> Counts:
+            return count_ngrams(
+                part,
+                order=config.order,
+                vocab_size=shape.vocab_size,
+                reset_lines=shape.reset_lines,
+                scratch=scratch,
+            )
+
+        return fit_smoothed(
+            ids,
+            count,
+            smoothing=config.smoothing,
+            alpha=config.alpha,
+            prune=config.prune,
+            reset_lines=shape.reset_lines,
+            heldout_ids=heldout_ids,
+            scratch=scratch,
+            report=report,
+        )
+
+    def restore(self, config: SmoothedConfig, tensors: Mapping[str, Array], shape: Shape) -> CountModel | NgramModel:
+        """Counts where nothing is shared out, else probabilities and back-off weights."""
+        kind = CountModel if config.smoothing in ("ml", "add") else NgramModel
+        return kind.from_tensors(
+            tensors, order=config.order, vocab_size=shape.vocab_size, reset_lines=shape.reset_lines
+        )
+
+
+def checked_prune(value: tuple[int, ...]) -> tuple[int, ...]:
+    """Thresholds that never fall from one order to the next, and leave the words alone."""
+    if any(count < 0 for count in value) or list(value) != sorted(value):
+        raise ValueError("prune takes counts that never fall from one order to the next, like 0,0,1")
+    if value and value[0] > 0:
+        raise ValueError("words are not pruned, so prune begins with 0; data.min_count leaves out rare words")
+    return value
+
+
+def _check_smoothing(smoothing: str, alpha: float | None, prune: tuple[int, ...]) -> None:
+    if alpha is not None and smoothing != "add":
+        raise ValueError(f"alpha is for smoothing=add, not for {smoothing}")
+    if any(prune) and smoothing in ("ml", "add"):
+        raise ValueError(f"prune needs a smoothing that backs off, and {smoothing} does not")

@@ -1,0 +1,116 @@
+"""Nets that are language models of a text: they begin from nothing, and are trained on streams or on lines.
+
+A family says what its layers are (`_build_stack`), what they carry from token to token (`_start_layers`) and how they
+read on (`_read`). T tokens · B rows · P features, as the output head reads them · K words of history
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Self, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elman.core.arrays import Array
+from elman.nets.config import LanguageNetConfig
+from elman.nets.loss import Loss, StreamNet
+from elman.nets.maxent import Maxent
+from elman.nets.neural_lm import Carried, NeuralLm, NeuralState
+from elman.nets.ngrams import NgramTable, collect_ngrams
+from elman.nets.vocabulary_net import dtype_of, embedding_of
+from elman.text.units.vocabulary import EOS_ID
+
+L = TypeVar("L", bound=LanguageNetConfig)
+
+
+class NeuralModel(NeuralLm[L], StreamNet):
+    """A net as a `FreeModel` and a `Trainable`: it begins from nothing, in both ways of reading."""
+
+    def __init__(
+        self,
+        config: L,
+        *,
+        vocab_size: int,
+        reset_lines: bool,
+        rng: torch.Generator | None,
+        counts: Array | None = None,
+        vectors: Array | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(config, vocab_size=vocab_size, rng=rng, counts=counts, vectors=vectors, dtype=dtype)
+        self.reset_lines = reset_lines
+        if config.maxent is not None:
+            nothing = np.zeros(0, dtype=np.int64)
+            self._attach(NgramTable(nothing, nothing.reshape(0, len(self.head.spelling().edges)), nothing))
+
+    @abstractmethod
+    def _start_layers(self, rows: int) -> Carried:
+        """What the layers carry before the first input."""
+
+    def start_training(self, rows: int) -> Carried:
+        """What a stream carries before its first input. Before that there were only ends of lines."""
+        if self.maxent is None:
+            return self._start_layers(rows)
+        ends_BK = torch.full((rows, self.maxent.length), EOS_ID, dtype=torch.int64, device=self.device)
+        return *self._start_layers(rows), ends_BK
+
+    def learn_ngrams(self, ids: Array) -> None:
+        """Take the n-grams of a text for features, if the settings want any; their weights are zero."""
+        if self.config.maxent is not None:
+            self._attach(
+                collect_ngrams(
+                    ids,
+                    order=self.config.maxent,
+                    spelling=self.head.spelling(),
+                    reset_lines=self.reset_lines,
+                    most=self.config.maxent_size,
+                )
+            )
+
+    def take_ngrams(self, tensors: Mapping[str, Array]) -> None:
+        """Take the features, not yet their weights, that a model with these tensors had."""
+        names = [f"maxent.{name}" for name in NgramTable._fields]
+        if self.config.maxent is not None and all(name in tensors for name in names):
+            self._attach(NgramTable(*(np.array(tensors[name]) for name in names)))
+
+    def _attach(self, table: NgramTable) -> None:
+        assert self.config.maxent is not None
+        self.maxent = Maxent(table, order=self.config.maxent, dtype=self.embedding.weight.dtype).to(self.device)
+
+    def start(self, rows: int) -> NeuralState:
+        """As if the end of a line had just been read."""
+        with torch.inference_mode():
+            return self._begin(self.start_training(rows))
+
+    def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, state: Carried) -> tuple[Loss, Carried]:
+        """See `StreamNet`."""
+        reading = self._follow(inputs.t(), state, is_noisy=self.training)
+        features_NP = reading.features.flatten(0, 1)
+        targets_N = targets.t().flatten()
+        histories_NK = None if reading.histories is None else reading.histories.flatten(0, 1)
+        penalty_N = None if reading.penalty is None else reading.penalty.flatten()
+        carried = tuple(leaf.detach() for leaf in reading.carried)
+        if lengths is not None:
+            times = torch.arange(inputs.shape[1], device=inputs.device)
+            real = (times[:, None] < lengths[None, :]).flatten().nonzero()[:, 0]
+            features_NP, targets_N = features_NP.index_select(0, real), targets_N[real]
+            penalty_N = None if penalty_N is None else penalty_N[real]
+            histories_NK = None if histories_NK is None else histories_NK[real]
+            carried = self.start_training(len(inputs))
+        extra = self._ngrams(histories_NK)
+        mean, nats = self.head.loss(features_NP, targets_N, is_noisy=self.training, extra=extra)
+        total = mean if penalty_N is None else mean + penalty_N.mean()
+        return Loss(total, nats.detach(), len(targets_N)), carried
+
+    @classmethod
+    def from_tensors(cls, config: L, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool) -> Self:
+        """The model whose `config` and `tensors()` these were."""
+        words = embedding_of(tensors, config.family)
+        config = config.model_copy(update={"embedding": words.shape[1] or None})
+        model = cls(config, vocab_size=vocab_size, reset_lines=reset_lines, rng=None, dtype=dtype_of(words))
+        model.take_ngrams(tensors)
+        model.load_tensors(tensors)
+        return model

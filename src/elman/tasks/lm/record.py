@@ -1,0 +1,50 @@
+"""config.json of a language model."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from elman.core.settings import Config
+from elman.store import Record
+from elman.tasks.lm.families.mixed import ModelConfig
+from elman.text.settings import DataConfig
+from elman.text.units.vocabulary import EOS_ID, UNK_ID
+
+
+class LmRecord(Record[DataConfig, Config]):
+    """A language model."""
+
+    task: Literal["lm"] = "lm"
+    vocab_size: int = Field(ge=1)
+    eos_token_id: int = EOS_ID
+    unk_token_id: int = UNK_ID
+    data: DataConfig
+    model: ModelConfig  # of whatever family it names
+
+    @property
+    def family(self) -> str:
+        """The name of its family."""
+        return str(getattr(self.model, "family", ""))
+
+    def headline(self) -> str:
+        """What it is, for the title of its card."""
+        return f"language model: {self.family}"
+
+    def card_metadata(self) -> list[str]:
+        """As the ecosystem tags language models."""
+        return [
+            "pipeline_tag: text-generation",
+            f"tags: [elman, language-model, {self.family}]",
+            "metrics: [perplexity]",
+        ]
+
+    def card_facts(self) -> list[str]:
+        """Units, vocabulary, and how lines are read."""
+        reads = "each line read alone" if self.data.reset_lines else "lines read as one stream"
+        return [f"units `{self.data.units}`, {self.vocab_size:,} symbols, {reads}"]
+
+    def uses(self) -> tuple[str, ...]:
+        """The verbs to use it with."""
+        return ("generate DIR", "next DIR PROMPT", "evaluate DIR FILE")

@@ -1,0 +1,228 @@
+"""The task `lm`: language models, whether they count or are trained."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from elman import store
+from elman.core.arrays import Array
+from elman.core.errors import DataError, UsageError
+from elman.core.settings import Config, Sections, make, refuse
+from elman.lm.evaluate import Evaluation
+from elman.tasks.base import Prepared, ShouldStop, TaskModel, TrainRequest
+from elman.tasks.lm.counting import count_model
+from elman.tasks.lm.families import find_family, restore_model
+from elman.tasks.lm.family import CountingFamily, Family, NetFamily, Shape
+from elman.tasks.lm.model import Model
+from elman.tasks.lm.record import LmRecord
+from elman.tasks.text_task import HeldoutText, TextExamples, TextTask
+from elman.text.batches import DEFAULT_BATCH, DEFAULT_BPTT, make_batches
+from elman.text.settings import DataConfig
+from elman.text.units.tokenizer import Tokenizer
+from elman.training.config import TrainConfig
+from elman.training.plan import Plan
+from elman.training.plan_text import plan_text
+from elman.training.progress import Outcome
+
+if TYPE_CHECKING:
+    from elman.training.examiner import Examiner
+    from elman.training.protocols import Batches
+
+DEFAULT_FAMILY = "mkn"
+
+
+class LmTask(TextTask[LmRecord]):
+    """Language models."""
+
+    name = "lm"
+    flags = frozenset({"reset_lines", "memory", "init"})
+    record_type = LmRecord
+    fits_temperature = True
+    measuring_share = 0.0  # the examiner measures within the trainer's own budget
+
+    def complete(self, request: TrainRequest) -> TrainRequest:
+        """Family, vocabulary and way of reading are those of the net to go on from; what it has settled cannot be set."""
+        if request.init is None:
+            return request
+        base = _base(request.init)
+        family, units = base.record.family, base.record.data.units
+        data, model = request.settings["data"], request.settings["model"]
+        if model.get("family", family) != family:
+            raise UsageError(f"{request.init} holds a {family}, not a {model['family']}", hint="leave out --model")
+        for key in model.keys() - {"family"}:
+            raise UsageError(f"model.{key} is settled by {request.init}", hint="leave it out, or train without --init")
+        if data.get("units", units) != units:
+            raise UsageError(f"{request.init} was trained on {units} units", hint="leave out --units")
+        settled = {
+            "data": {"reset_lines": base.record.data.reset_lines, **data, "units": units},
+            "model": {"family": family},
+        }
+        return replace(request, settings={**request.settings, **settled})
+
+    def check(self, request: TrainRequest) -> None:
+        """Refuse a family that is none, and settings that cannot apply to it."""
+        super().check(request)
+        family = _family(request.settings["model"])
+        if family.needs_members:
+            name = request.settings["model"]["family"]
+            raise UsageError(f"a {name} is not made from text alone", hint="elman mix DIR cache --valid F --out DIR")
+        if not family.is_trained:
+            name = request.settings["model"].get("family", DEFAULT_FAMILY)
+            refuse(request.settings, ("train",), f"{name}, which counts")
+            if request.device is not None:
+                raise UsageError("--device does not apply to models that count", hint="leave it out")
+
+    def model_settings(self, given: Mapping[str, Any]) -> Config:
+        """The record of the family that is named."""
+        found: Config = make(_family(given).record, {"family": DEFAULT_FAMILY, **given}, section="model")
+        return found
+
+    def record_fields(self, tokenizer: Tokenizer) -> dict[str, Any]:
+        """The size of the vocabulary."""
+        return {"vocab_size": tokenizer.vocab_size}
+
+    # ------------------------------------------------------------------------------------------------------- training
+
+    def train(self, request: TrainRequest) -> TaskModel[LmRecord]:
+        """Count at once, or train a net."""
+        family = _family(request.settings["model"])
+        if not isinstance(family, CountingFamily):
+            return super().train(request)
+        began = time.perf_counter()
+        data = make(DataConfig, request.settings["data"], section="data")
+        learned, heldout = self.read(request, data)
+        record = self.make_record(request, data, self.model_settings(request.settings["model"]), learned)
+        return count_model(family, record, learned, heldout, request, began=began)
+
+    def prepare(self, request: TrainRequest) -> Prepared[LmRecord, Tokenizer, HeldoutText]:
+        """Read the text and learn its vocabulary, or take that of the model to go on from."""
+        if request.init is None:
+            return super().prepare(request)
+        base = _base(request.init)
+        data = make(DataConfig, request.settings["data"], section="data")
+        learned, heldout = self.read(request, data, base.tokenizer)
+        if learned.train.unknown_tokens:
+            note = f"{learned.train.unknown_tokens:,} tokens of the new text are words that the old model does not know"
+            request.report(note)
+            learned = replace(learned, notes=(*learned.notes, note))
+        record = self.make_record(request, data, base.record.model, learned)
+        return Prepared(record, self.make_examples(learned, heldout), base.lm)
+
+    def plan(
+        self,
+        prepared: Prepared[LmRecord, Tokenizer, HeldoutText],
+        given: Sections,
+        *,
+        seconds: float,
+        flops_per_second: float,
+    ) -> Plan:
+        """Sizes for what the user has not set; those of a net to go on from are settled."""
+        model = prepared.record.model
+        return plan_text(
+            type(model),  # type: ignore[arg-type]  # a family of nets has a record of nets
+            family=prepared.record.family,
+            num_tokens=len(prepared.examples.arrays["train"]),
+            vocab_size=prepared.record.vocab_size,
+            seconds=seconds,
+            flops_per_second=flops_per_second,
+            model=given["model"] if prepared.start is None else model.model_dump(exclude_defaults=True),
+            train=given["train"],
+        )
+
+    def construct(self, record: LmRecord, examples: TextExamples, *, counts: Array, vectors: Array | None) -> Any:
+        """A net with fresh weights drawn by the record's seed."""
+        family = find_family(record.family)
+        assert isinstance(family, NetFamily)
+        return family.build(record.model, examples.arrays["train"], _shape(record), seed=record.seed, vectors=vectors)
+
+    def batches(self, record: LmRecord, examples: TextExamples, *, train: TrainConfig) -> Batches:
+        """The text as streams, or lines each alone."""
+        rows, bptt = train.batch or DEFAULT_BATCH, train.bptt or DEFAULT_BPTT
+        return make_batches(
+            examples.arrays["train"],
+            rows=rows,
+            bptt=bptt,
+            spread=train.bptt_spread,
+            seed=record.seed,
+            reset_lines=record.data.reset_lines,
+        )
+
+    def examiner(self, record: LmRecord, net: Any, examples: TextExamples, *, train: TrainConfig) -> Examiner | None:
+        """Validates by perplexity, and at the end measures as `evaluate` does."""
+        from elman.training.examiner import StreamExaminer
+
+        ids = examples.arrays.get("valid")
+        if ids is None or not len(ids):
+            return None
+        rows, bptt = train.batch or DEFAULT_BATCH, train.bptt or DEFAULT_BPTT
+        return StreamExaminer(net, ids, rows=rows, bptt=bptt, reset_lines=record.data.reset_lines)
+
+    def identity(self, record: LmRecord, batches: Batches, train: TrainConfig) -> dict[str, Any]:
+        """How the text was cut."""
+        rows, bptt = train.batch or DEFAULT_BATCH, train.bptt or DEFAULT_BPTT
+        tokens = record.source.tokens if record.source else batches.tokens_per_epoch
+        return {"batch": rows, "bptt": bptt, "reset_lines": record.data.reset_lines, "tokens": tokens}
+
+    def measure(
+        self, model: Model, examples: TextExamples, outcome: Outcome, *, should_stop: ShouldStop
+    ) -> dict[str, Any] | None:
+        """What the examiner measured, by the keys of `evaluate`."""
+        tally = outcome.tally
+        if tally is None:
+            return None
+        if outcome.is_whole and examples.heldout is not None:
+            known = examples.heldout
+            tally = replace(tally, bytes=known.num_bytes, lines=known.num_lines, unknown_tokens=known.unknown_tokens)
+        signature = model.signature(reset_lines=model.record.data.reset_lines)
+        return Evaluation(tally, None, signature).as_json() | {"seed": model.record.seed}
+
+    # ----------------------------------------------------------------------------------------------- saved and loaded
+
+    def restore(self, record: LmRecord, assets: Tokenizer, tensors: dict[str, Array]) -> Any:
+        """The model that was saved, of any family."""
+        return restore_model(record.model, tensors, _shape(record))
+
+    def wrap(self, record: LmRecord, assets: Tokenizer, net: Any, directory: Path | None) -> Model:
+        """The model with its tokenizer."""
+        return Model(record, assets, net, directory)
+
+    def load(self, directory: Path, *, verify: bool) -> Model:
+        """The model that was saved in a directory."""
+
+        def restore(saved: store.Saved[LmRecord]) -> Model:
+            record = saved.record
+            with ThreadPoolExecutor(max_workers=1) as pool:  # hashing a large model takes as long as a large vocabulary
+                reading = pool.submit(saved.tensors)
+                tokenizer = Tokenizer.from_files(saved.read)
+            if tokenizer.vocab_size != record.vocab_size:
+                raise DataError(
+                    f"{directory} does not fit together: {tokenizer.vocab_size} symbols in its tokenizer, "
+                    f"{record.vocab_size} in {store.CONFIG}"
+                )
+            lm = saved.restore(lambda tensors: self.restore(record, tokenizer, tensors), reading.result())
+            return Model(record, tokenizer, lm, directory, saved.num_bytes)
+
+        return store.load(directory, LmRecord, restore, verify=verify)
+
+
+def _family(given: Mapping[str, Any]) -> Family[Any]:
+    return find_family(given.get("family", DEFAULT_FAMILY))
+
+
+def _shape(record: LmRecord) -> Shape:
+    return Shape(record.vocab_size, record.data.reset_lines)
+
+
+def _base(directory: Path) -> Model:
+    """The net to go on from."""
+    from elman.tasks.catalogue import load_model
+
+    base = load_model(directory).language_model()
+    if not find_family(base.record.family).is_trained:
+        raise UsageError(f"{directory} holds a {base.record.family}, which counts: there is nothing to go on from")
+    return base

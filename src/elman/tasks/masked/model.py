@@ -1,0 +1,156 @@
+"""A masked model at the text level: it fills gaps, and is measured by how well it restores every token of a text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NoReturn
+
+import numpy as np
+
+from elman.core.arrays import Array
+from elman.core.errors import DataError, UsageError
+from elman.lm import evaluate as evaluation
+from elman.lm.shaping import likeliest
+from elman.tasks.base import Prediction, PredictOptions, ShouldStop, refuse_options
+from elman.tasks.masked.gaps import GAP, MASK, Gapped, read_gaps, space_mark
+from elman.tasks.text_task import TextModel
+from elman.text.corpus import Corpus
+from elman.text.readers import Reader, Sources
+from elman.text.rows import like_length, pad_all
+from elman.text.settings import DataConfig
+from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
+
+MEASURED_PIECE = 128  # tokens of a stream that are read at once where it is measured
+LONGEST_LINE = 512  # longer lines are measured in pieces
+MEASURED_TOKENS = 4096  # restored at once, padding counted
+
+
+@dataclass(frozen=True)
+class Filled(Prediction):
+    """A line with its gaps filled, and the likeliest symbols of each gap with their probabilities."""
+
+    text: str
+    gaps: Sequence[Sequence[tuple[str, float]]] = ()
+
+    def line(self) -> str:
+        """The filled line."""
+        return self.text
+
+    def as_json(self) -> dict[str, Any]:
+        """With the likeliest symbols of every gap."""
+        gaps = [[{"token": token, "probability": share} for token, share in gap] for gap in self.gaps]
+        return {"text": self.text, "gaps": gaps}
+
+
+class MaskedTextModel(TextModel[Any]):
+    """A masked model: it fills gaps, and is measured by how well it restores every token of a text from the others."""
+
+    def fill(self, text: str, *, k: int = 10) -> list[list[tuple[str, float]]]:
+        """For every `<mask>` in a line of text its k likeliest symbols, with their probabilities."""
+        if k < 1:
+            raise UsageError(f"k is {k}", hint="give at least 1")
+        gapped = read_gaps(text, self.tokenizer)
+        return [
+            [(self._symbol(i), math.exp(float(row[i]))) for i in likeliest(row, k)] for row in self._predict(gapped)
+        ]
+
+    def predict(self, text: str | Sequence[str]) -> Any:
+        """A line of text with its gaps filled by the likeliest words, each for itself; or a list for a list of lines."""
+        if not isinstance(text, str):
+            return [self.predict(line) for line in text]
+        if MASK not in text:
+            return text
+        gapped = read_gaps(text, self.tokenizer)
+        first, *parts = text.split(MASK)
+        filled = first
+        for part, row, is_spaced in zip(parts, self._predict(gapped), gapped.is_spaced, strict=True):
+            chosen = np.where(self._can_fill(is_spaced), row, -np.inf).argmax()
+            filled += self._symbol(int(chosen)) + part
+        return filled
+
+    def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Filled]:
+        """The lines of a text with their gaps filled."""
+        options = options or PredictOptions()
+        refuse_options(self.record.task, options, takes=self.predict_takes)
+        reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
+        for lines in Reader(sources, reading).blocks():
+            for line in (line.decode() for line in lines.split()):
+                gaps = self.fill(line) if options.details and MASK in line else []
+                yield Filled(self.predict(line), gaps)
+
+    def language_model(self) -> NoReturn:
+        """There is none in it."""
+        raise UsageError(
+            f"{self.directory} holds a masked model: it knows both sides of a word, so it has no probability of the next one",
+            hint="train lm or bilm on the same text; a bilm gives its forward model to a mixture",
+        )
+
+    def numbers(self, corpus: Corpus) -> dict[str, Any]:
+        """Its numbers on a text."""
+        found = self.numbers_of(corpus.ids, lambda: False)
+        if found is None:
+            raise DataError("there is nothing to restore: every line is blank")
+        return found
+
+    def signature(self) -> str:
+        """All that moves the numbers besides model and text."""
+        text = evaluation.signature(
+            units=self.tokenizer.units,
+            vocab_size=self.tokenizer.vocab_size,
+            tokenizer_fingerprint=self.tokenizer.fingerprint,
+            reset_lines=self.data.reset_lines,
+        )
+        return text.replace("eos:scored", f"eos:given|hidden:1/{self.net.config.stride}")
+
+    def _predict(self, gapped: Gapped) -> Array:
+        """The distribution at every gap of a line. -> (N, V)"""
+        ids = np.append(gapped.ids, EOS_ID)
+        is_hidden = ids == GAP
+        found: Array = self.net.predict(np.where(is_hidden, UNK_ID, ids)[None], np.array([len(ids)]), is_hidden[None])
+        return found
+
+    def _can_fill(self, is_spaced: bool) -> Array:
+        """The symbols that can be written in a gap: no end, nothing unknown, and a space where there is one. -> (V,)"""
+        mark = space_mark(self.tokenizer)
+        fits = [mark is None or token.startswith(mark) == is_spaced for token in self.tokenizer.tokens]
+        fits[UNK_ID] = fits[EOS_ID] = False
+        return np.array(fits)
+
+    def _symbol(self, token: int) -> str:
+        """A symbol as it is written, without the space that it may bring along; the end of a line by its name."""
+        return EOS if token == EOS_ID else self.tokenizer.decode([token])
+
+    def numbers_of(self, ids: Array, should_stop: ShouldStop) -> dict[str, Any] | None:
+        """Every token hidden once; of a part of the text, drawn by chance, where there is not time for more."""
+        from elman.tasks.masked.net import Restored
+
+        found = Restored()
+        for tokens, lengths in _pieces(ids, reset_lines=self.data.reset_lines):
+            if should_stop():
+                break
+            found += self.net.restore_all(tokens, lengths)
+        if not found.tokens:
+            return None
+        mean = found.nats / found.tokens
+        return {
+            "pseudo_perplexity": math.exp(mean) if mean < 709 else None,
+            "accuracy": found.right / found.tokens,
+            "tokens": found.tokens,
+            "signature": self.signature(),
+        }
+
+
+def _pieces(ids: Array, *, reset_lines: bool) -> Iterator[tuple[Array, Array]]:
+    """Pieces of a text, or its lines, of like length side by side and in chance order. -> (B, T), (B,)"""
+    longest = LONGEST_LINE if reset_lines else MEASURED_PIECE
+    ends = np.flatnonzero(np.asarray(ids) == EOS_ID) + 1 if reset_lines else np.zeros(0, dtype=np.int64)
+    edges = np.unique(np.concatenate([[0], ends, [len(ids)]]))
+    begins = np.concatenate([np.arange(a, b, longest) for a, b in pairwise(edges.tolist())] or [edges])
+    lengths = np.minimum(np.append(begins[1:], len(ids)) - begins, longest)
+    groups = [np.array(chunk) for chunk in like_length(lengths, tokens=MEASURED_TOKENS)]
+    for index in np.random.default_rng(0).permutation(len(groups)):
+        rows = groups[index]
+        yield pad_all([ids[begins[piece] : begins[piece] + lengths[piece]] for piece in rows])

@@ -1,0 +1,191 @@
+"""Answers to questions about texts, and how many are right: what all kinds share, and answers that are chosen."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elman import pictures
+from elman.core.arrays import Array
+from elman.core.errors import UsageError
+from elman.store import LabelRecord
+from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop, refuse_options
+from elman.tasks.label_metrics import class_numbers
+from elman.tasks.measuring import rounded, rows_in_time
+from elman.tasks.qa.assets import QaAssets
+from elman.tasks.qa.config import ReaderConfig, StoriesConfig
+from elman.tasks.qa.stories import (
+    Question,
+    StoryBatches,
+    StoryReader,
+    cut_sentences,
+    encode_stories,
+    look_up,
+    read_stories,
+)
+from elman.text.batches import one_pass
+from elman.text.readers import Sources, as_sources
+from elman.text.rows import begins_of, like_length, padded
+
+QaRecord = LabelRecord[StoriesConfig, ReaderConfig]
+
+READ_SENTENCES = 4000  # at once, padding counted
+SHOWN_ANSWERS = 10  # whose probabilities are shown
+
+
+@dataclass(frozen=True)
+class Answer(Prediction):
+    """An answer, the probabilities of it and of others, and what was seen in the context."""
+
+    question: str
+    text: str
+    probabilities: Mapping[str, float]
+    sentences: tuple[str, ...] = ()  # that a chosen answer looked at
+    words: tuple[str, ...] = field(default=(), repr=False)  # of the context, for an answer that is marked or written
+    attention: Array | None = field(default=None, repr=False)  # (hops, sentences), or (words written, words)
+    begins: Array | None = field(default=None, repr=False)  # (words,): how likely an answer begins there
+    ends: Array | None = field(default=None, repr=False)  # (words,)
+
+    @property
+    def confidence(self) -> float:
+        """The probability of the answer."""
+        return self.probabilities.get(self.text, 0.0)
+
+    def line(self) -> str:
+        """The answer on one line."""
+        return " ".join(self.text.split("\n"))
+
+    def as_json(self) -> dict[str, Any]:
+        """With the likeliest answers; of what was seen in the context, what its kind of answers has."""
+        shares = sorted(self.probabilities.items(), key=lambda item: -item[1])[:SHOWN_ANSWERS]
+        record: dict[str, Any] = {"question": self.question, "answer": self.text}
+        record["probabilities"] = {answer: rounded(share) for answer, share in shares}
+        if self.words:
+            record["words"] = list(self.words)
+        elif self.attention is not None:
+            record["sentences"] = list(self.sentences)
+        for name, array in (("attention", self.attention), ("begins", self.begins), ("ends", self.ends)):
+            if array is not None:
+                record[name] = rounded(array)
+        return record
+
+
+class QaModel(NetModel[QaRecord]):
+    """A net with its words. A kind of answers says how it finds them and what it is measured by."""
+
+    what: str = "answers"  # its answers are, for errors
+    searches: bool = False  # whether a beam applies
+
+    predict_takes = evaluate_takes = frozenset({"beam"})  # refused below by the kinds that do not search
+
+    def __init__(self, record: QaRecord, assets: QaAssets, net: Any, directory: Path | None = None) -> None:
+        super().__init__(record, net, directory)
+        self.assets = assets
+        self.words = assets.words
+        self.data = record.data
+        self.config = record.model
+
+    def files(self) -> dict[str, bytes]:
+        """Of the words, and of those that answers are written in."""
+        return self.assets.files()
+
+    @abstractmethod
+    def answer(self, questions: Sequence[Question], *, beam: int | None = None) -> list[Answer]:
+        """Answers, one for each question. A beam is for those that are written."""
+
+    @abstractmethod
+    def numbers_of(self, questions: Sequence[Question], answers: Sequence[Answer]) -> dict[str, Any]:
+        """How good some answers are."""
+
+    def predict(self, context: str | Sequence[str], question: str) -> str:
+        """The answer to a question about a text, or a list of sentences."""
+        sentences = cut_sentences(context) if isinstance(context, str) else tuple(context)
+        return self.answer([Question(sentences, question, "")])[0].text
+
+    def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Answer]:
+        """An answer for every question."""
+        options = options or PredictOptions()
+        refuse_options(self.record.task, options, takes=self.predict_takes)
+        self._check_beam(options.beam)
+        for questions in StoryReader(sources, self.data, needs_answers=False).blocks():
+            yield from self.answer(questions, beam=options.beam)
+
+    def evaluate(self, data: str | Path | Sources, options: EvaluateOptions | None = None) -> dict[str, Any]:
+        """The share of the answers that are right, and what else is said of them."""
+        options = options or EvaluateOptions()
+        refuse_options(self.record.task, options, takes=self.evaluate_takes)
+        self._check_beam(options.beam)
+        questions, num_dropped = read_stories(as_sources(data), self.data)
+        found = self.numbers(questions, beam=options.beam, should_stop=lambda: False)
+        assert found is not None
+        extra: dict[str, Any] = {"dropped_lines": num_dropped} if num_dropped else {}
+        return found | extra | {"seed": options.seed}
+
+    def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """What was taken for what, where answers are chosen."""
+        return [pictures.confusion_map(**numbers["confusions"])] if "confusions" in numbers else []
+
+    def numbers(
+        self, questions: Sequence[Question], *, should_stop: ShouldStop, beam: int | None = None
+    ) -> dict[str, Any] | None:
+        """Numbers of questions, for as long as there is time; None where there was none at all."""
+        seen: list[Question] = []
+        answers: list[Answer] = []
+        for chunk in rows_in_time(len(questions), should_stop):
+            seen += [questions[i] for i in chunk]
+            answers += self.answer(seen[len(answers) :], beam=beam)
+        return self.numbers_of(seen, answers) if seen else None
+
+    def _check_beam(self, beam: int | None) -> None:
+        if beam is not None and not self.searches:
+            raise UsageError(f"--beam does not apply to {self.what}", hint="leave it out")
+
+
+class ChosenAnswers(QaModel):
+    """Answers are chosen from those of training."""
+
+    what = "answers that are chosen"
+
+    def answer(self, questions: Sequence[Question], *, beam: int | None = None) -> list[Answer]:
+        """Answers, one for each question."""
+        labels = self.record.labels
+        found: dict[int, Answer] = {}
+        for chunk in like_length([len(question.context) for question in questions], tokens=READ_SENTENCES):
+            (rows,), table = encode_stories([[questions[i] for i in chunk]], self.words, self.data)
+            contexts, lengths = padded(rows.contexts, begins_of(rows.contexts), np.arange(len(chunk)))
+            stories = look_up(table, begins_of(table), contexts[:, :-1], lengths - 1, rows.questions)
+            shares, looked = self.net.predict(stories)
+            for row, i in enumerate(chunk):
+                probabilities = dict(zip(labels, shares[row].tolist(), strict=True))
+                label = labels[int(shares[row].argmax())]
+                size = int(lengths[row]) - 1
+                sentences = questions[i].context[len(questions[i].context) - size :]
+                attention = looked[row, :, :size]
+                found[i] = Answer(questions[i].question, label, probabilities, sentences, attention=attention)
+        return [found[i] for i in range(len(questions))]
+
+    def numbers_of(self, questions: Sequence[Question], answers: Sequence[Answer]) -> dict[str, Any]:
+        """The part that is right, and a report by answer."""
+        confidence = np.array([one.confidence for one in answers])
+        wanted = [question.answer for question in questions]
+        found = class_numbers([one.text for one in answers], wanted, confidence)
+        unseen = sorted(set(wanted) - set(self.record.labels))
+        if unseen:
+            note = f"answers that were never seen in training, and so are never right: {', '.join(unseen[:10])}"
+            found |= {"unseen_labels": unseen, "notes": [note]}
+        return found
+
+    @staticmethod
+    def error(net: Any, batches: StoryBatches) -> float:
+        """The part of the answers that are wrong."""
+        wrong, total = 0, 0
+        for batch in one_pass(batches):
+            shares, _ = net.predict(batch.stories)
+            wrong += int((shares.argmax(axis=1) != batch.answers).sum())
+            total += len(shares)
+        return wrong / total

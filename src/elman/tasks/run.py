@@ -1,0 +1,279 @@
+"""A training run of a net, whatever its task: on disk from the first moment, sized to its time, then saved as a model.
+
+A run lives in `DIR/checkpoints` until it is over: what was asked for (run.json), the files of the model to be, the rows
+as ids (memory-mapped, so memory does not grow with the corpus), the held-out rows, and the trainer's own checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from elman import pictures, store
+from elman.core import files
+from elman.core.errors import DataError, ElmanError, UsageError
+from elman.core.settings import make
+from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared, Report, TaskModel, TrainRequest
+from elman.tasks.legacy import upgrade_run
+from elman.training.budget import Budget, format_duration
+from elman.training.config import TrainConfig
+from elman.training.progress import Outcome
+from elman.training.threads import advise_on_load, choose_threads, prepare_environment
+
+if TYPE_CHECKING:
+    from elman.training.loop import Trainer
+
+RUN = "run.json"
+ARRAYS = "ids.safetensors"
+HELDOUT = "heldout.jsonl"
+START = "start.safetensors"
+DEFAULT_SECONDS = 1800.0  # the time a net is sized for where there is no budget
+PLANNED_SHARE = 0.9  # of the time that is left, for training: the rest goes to measuring and saving
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that can be started or gone on with: the task, what was asked for, its data and its net."""
+
+    task: NetTask[Any, Any, Any]
+    record: AnyRecord
+    train: TrainConfig
+    examples: Examples[Any, Any]
+    net: Any
+    budget: Budget | None
+    out: Path | None
+
+
+# ------------------------------------------------------------------------------------------------------------- starting
+
+
+def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], request: TrainRequest) -> TaskModel[Any]:
+    """Size, train, measure and save a net."""
+    prepare_environment()
+    import torch
+
+    from elman.training.speed import measure_peak
+
+    threads = choose_threads(request.threads)
+    torch.set_num_threads(threads)
+    if (advice := advise_on_load(threads)) is not None:
+        request.report(advice)
+    budget, given = request.budget, request.settings
+    left = max(1.0, budget.deadline - time.monotonic()) if budget else DEFAULT_SECONDS
+    seconds = PLANNED_SHARE * left
+    # half a second of measuring: others' work on the machine comes and goes
+    plan = task.plan(prepared, given, seconds=seconds, flops_per_second=measure_peak(repeats=40))
+    train = make(TrainConfig, {**plan.train, **given["train"]}, section="train")
+    record, net = prepared.record, prepared.start
+    if net is None:
+        request.say(plan.sentences(seconds=seconds)[: None if budget else 1])
+        settings = {**plan.model, **given["model"]}
+        record = record.model_copy(update={"model": make(type(record.model), settings, section="model")})
+        net = task.build(record, prepared.examples, report=request.report)
+    if budget is None and train.epochs is None and train.steps is None:
+        request.report("without --budget or --epochs it ends when validation has stopped getting better")
+    record = record.model_copy(update={"model": getattr(net, "config", record.model), "threads": threads})
+    run = Run(task, record, train, prepared.examples, net, budget, request.out)
+    if run.out is not None:
+        _write_run(run, starts_trained=prepared.start is not None)
+    return _train(run, resume=False, device=request.device, report=request.report, on_progress=request.on_progress)
+
+
+def _write_run(run: Run, *, starts_trained: bool) -> None:
+    """Write down what was asked for, so that a kill from here on loses nothing but time."""
+    assert run.out is not None
+    folder = run.out / files.RUN_FOLDER
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    files.write_tensors(folder / ARRAYS, run.examples.arrays)
+    for name, content in run.task.asset_files(run.examples.assets).items():
+        files.write_bytes(folder / name, content)
+    if run.examples.heldout is not None:
+        rows = run.task.heldout_to_json(run.examples.heldout)
+        files.write_bytes(folder / HELDOUT, "".join(json.dumps(row) + "\n" for row in rows).encode())
+    if starts_trained:
+        files.write_tensors(folder / START, run.net.tensors())
+    asked = {
+        "train": run.train.model_dump(mode="json"),
+        "budget_seconds": run.budget.seconds if run.budget else None,
+        "record": run.record.model_dump(mode="json"),
+    }
+    files.write_bytes(folder / RUN, json.dumps(asked, indent=1).encode())  # last: it says that the rest is there
+
+
+# ------------------------------------------------------------------------------------------------------------- going on
+
+
+def find_run(directory: Path) -> Path | None:
+    """The folder of the run to go on with; None where a model is there instead, which is all that was wanted."""
+    folder = directory / files.RUN_FOLDER
+    if (folder / RUN).is_file():
+        return folder
+    if files.holds_model(directory):
+        return None
+    raise UsageError(f"there is no run to go on with in {directory}", hint="elman train begins one")
+
+
+def task_of_run(folder: Path) -> str:
+    """The name of the task that a run is for."""
+    return str(_read_run(folder).get("record", {}).get("task"))
+
+
+def resume_net(
+    task: NetTask[Any, Any, Any],
+    directory: Path,
+    *,
+    started: float,
+    device: str | None,
+    report: Report,
+    on_progress: OnProgress,
+) -> TaskModel[Any]:
+    """Go on with the run in a directory."""
+    prepare_environment()
+    import torch
+
+    folder = directory / files.RUN_FOLDER
+    asked = _read_run(folder)
+    arrays = files.read_tensors(folder / ARRAYS)
+    rows = upgrade_run(task.name, asked, arrays)  # of version 0.1.0
+    try:
+        record: AnyRecord = task.record_type.model_validate(asked["record"])
+        train = TrainConfig.model_validate(asked["train"])
+        seconds = asked["budget_seconds"]
+    except (ValidationError, KeyError) as error:
+        raise DataError(f"{folder / RUN} is damaged: {str(error).splitlines()[0]}") from None
+    if (folder / HELDOUT).is_file():
+        rows = [json.loads(line) for line in (folder / HELDOUT).read_text().splitlines()]
+    torch.set_num_threads(record.threads or choose_threads())
+    assets = task.read_assets(record, lambda name: (folder / name).read_bytes())
+    examples = Examples(assets, arrays, None if rows is None else task.heldout_from_json(rows))
+    if (folder / START).is_file():
+        net = task.restore(record, assets, files.read_tensors(folder / START))
+    else:
+        net = task.build(record, examples, report=lambda sentence: None)
+    budget = None if seconds is None else Budget(seconds, started)
+    run = Run(task, record, train, examples, net, budget, directory)
+    return _train(run, resume=True, device=device, report=report, on_progress=on_progress)
+
+
+def _read_run(folder: Path) -> dict[str, Any]:
+    try:
+        content = json.loads((folder / RUN).read_bytes())
+    except ValueError as error:
+        raise DataError(f"{folder / RUN} is damaged: {error}") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{folder / RUN} is damaged: it is not a JSON object")
+    return content
+
+
+# ------------------------------------------------------------------------------------------------------- to the end
+
+
+def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_progress: OnProgress) -> TaskModel[Any]:
+    """Train, measure and save."""
+    from elman.training.loop import Trainer
+
+    task, budget = run.task, run.budget
+    run.net.to(choose_device(device, report))
+    batches = task.batches(run.record, run.examples, train=run.train)
+    trainer = Trainer(
+        run.net,
+        batches,
+        task.examiner(run.record, run.net, run.examples, train=run.train),
+        config=run.train,
+        seed=run.record.seed,
+        identity=task.identity(run.record, batches, run.train),
+        directory=run.out,
+        resume=resume,
+        budget=None if budget is None else Budget(budget.seconds * (1.0 - task.measuring_share), budget.started),
+    )
+    notes = list(run.record.notes)
+    outcome = _follow(trainer, notes=notes, report=report, on_progress=on_progress)
+    deadline = float("inf") if budget is None else budget.deadline - max(0.5, 0.01 * budget.seconds)
+    model = task.wrap(run.record, run.examples.assets, run.net, None)
+    valid = task.measure(model, run.examples, outcome, should_stop=lambda: time.monotonic() > deadline)
+    record = run.record.model_copy(
+        update={
+            "seconds": round(outcome.seconds, 3),
+            "notes": tuple(notes),
+            "train": trainer.config,
+            "outcome": {
+                "steps": outcome.steps,
+                "tokens": outcome.tokens,
+                "epochs": round(outcome.epochs, 3),
+                "why": outcome.why,
+            },
+            "valid": valid,
+        }
+    )
+    model = task.wrap(record, run.examples.assets, run.net, None)
+    if run.out is None:
+        return model
+    spare = trainer.spare_seconds()
+    if spare is not None and budget is not None:
+        spare += budget.seconds * task.measuring_share  # the trainer's budget was so much shorter
+    _save(run.out, model, spare_seconds=spare, report=report)
+    return task.load(run.out, verify=False)
+
+
+def _follow(trainer: Trainer, *, notes: list[str], report: Report, on_progress: OnProgress) -> Outcome:
+    """Train to the end; what is said is reported and noted."""
+    for progress in trainer.run():
+        for sentence in progress.notes:
+            notes.append(sentence)
+            report(sentence)
+        on_progress(progress)
+    outcome = trainer.outcome
+    assert outcome is not None
+    report(
+        f"{outcome.steps:,} steps, {outcome.tokens:,} tokens, {outcome.epochs:.1f} passes in "
+        f"{format_duration(outcome.seconds)}: {outcome.why}"
+    )
+    return outcome
+
+
+def _save(out: Path, model: TaskModel[Any], *, spare_seconds: float | None, report: Report) -> None:
+    """From here on it is a model, not a run; with a picture of how it went, if that can be drawn in the time to spare."""
+    path = out / store.METRICS
+    metrics = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    contents = {**model.files(), **_curves(metrics, spare_seconds, report)}
+    store.save(out, model.record, tensors=model.tensors(), contents=contents, metrics=metrics)
+    shutil.rmtree(out / files.RUN_FOLDER, ignore_errors=True)
+
+
+def _curves(metrics: Sequence[Mapping[str, Any]], seconds: float | None, report: Report) -> dict[str, bytes]:
+    """The picture of a run as a file of its model; none where nothing was measured, or the time is over."""
+    spec = pictures.training_curves(metrics)
+    if spec is None:
+        return {}
+    try:
+        drawn = pictures.render(spec, ".svg") if seconds is None else pictures.render_within(spec, seconds)
+    except ElmanError as error:  # a model is worth more than its picture
+        report(error.what)
+        return {}
+    if drawn is None:
+        report("this budget had no time to draw the curves of the run")
+        return {}
+    return {store.CURVES: drawn}
+
+
+def choose_device(name: str | None, report: Report) -> Any:
+    """The device of torch that was asked for; a graphics card where there is one; else the processor."""
+    import torch
+
+    if name is None:
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        report("training on the graphics card (--device cpu for the processor)")
+        return torch.device("cuda")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError):
+        raise UsageError(f"there is no device {name!r} here", hint="cpu, or cuda where there is one") from None

@@ -1,0 +1,46 @@
+"""What a plan is: sizes for a net and its training that suit the time there is, and a sentence that says so.
+
+There is a module of rules for each kind of data: `plan_text` here, and those of the tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from elman.training.budget import format_duration
+
+BETA1 = 0.9  # of Adam, for nets that read rows: their batches differ more from one another than windows of a stream
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Settings for a net and its training, and the reasons for them."""
+
+    model: dict[str, Any] = field(default_factory=dict)  # keys of the model's record
+    train: dict[str, Any] = field(default_factory=dict)  # keys of TrainConfig
+    passes: float = 0.0  # over the data that there should be time for
+    data: str = ""  # what a pass is over: `1,234 tokens`
+
+    def sentences(self, *, seconds: float) -> tuple[str, ...]:
+        """What was chosen and what it should come to; nothing where nothing was."""
+        every = {f"model.{key}": value for key, value in self.model.items()}
+        every |= {f"train.{key}": value for key, value in self.train.items()}
+        if not every:
+            return ()
+        chosen = ", ".join(
+            f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in every.items()
+        )
+        passes = f"{self.passes:.1f}" if self.passes < 10 else f"{self.passes:.0f}"
+        return (
+            f"chosen for {format_duration(seconds)} of training: {chosen}",
+            f"that should be about {passes} passes over {self.data}",
+        )
+
+
+def adam_settings(train: Mapping[str, Any], *, rate: float) -> dict[str, Any]:
+    """The learning rate and the momentum of Adam, where another optimiser or other values are not given."""
+    if train.get("optimiser", "adam") not in ("adam", "adamw"):
+        return {}
+    return {key: value for key, value in {"learning_rate": rate, "beta1": BETA1}.items() if key not in train}
