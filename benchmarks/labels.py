@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from elman.tasks.qa.answerer import Answerer
 
 import elman
-from elman.tasks.qa.answerer import Answerer
-from elman.tasks.classify.model import Classifier
-from elman.tasks.tag.model import Tagger
-from elman.tasks.tag.conll import read_sentences
 from elman.tasks.classify.data import read_labelled, split_text
+from elman.tasks.classify.model import Classifier
 from elman.tasks.qa.stories import read_stories, split_sentence
+from elman.tasks.tag.conll import read_sentences
+from elman.tasks.tag.model import Tagger
 
 
 def load_rows(directory: str, file: str) -> tuple[Callable[[Sequence[Any]], Any], list[Any], Callable[[Any], int]]:

@@ -22,11 +22,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from elman.tasks.seq2seq.config import Seq2SeqConfig
 from elman.core.arrays import Array
-from elman.tasks.seq2seq.recurrent_net import Seq2SeqModel
-from elman.nets.memory import kept_memory
 from elman.lm.search import beam_search
+from elman.nets.inputs import NetInputs
+from elman.nets.memory import kept_memory
+from elman.tasks.seq2seq.config import Seq2SeqConfig
+from elman.tasks.seq2seq.recurrent_net import Seq2SeqModel
 from elman.text.batches import one_pass
 from elman.text.rows import PairBatch, PairBatches
 from elman.text.units.vocabulary import EOS_ID
@@ -132,7 +133,7 @@ def main() -> None:
     batches = PairBatches(sources, targets, tokens=ROWS * 14)
     config = Seq2SeqConfig(hidden=options.hidden)
     ours = Seq2SeqModel(
-        config, vocab_size=options.words, source_vocab_size=options.words, rng=torch.Generator().manual_seed(1)
+        config, NetInputs(options.words, rng=torch.Generator().manual_seed(1)), source_vocab_size=options.words
     )
     plain = {
         name: Textbook(options.hidden, options.words, at_once=name == "one call") for name in ("steps", "one call")

@@ -23,9 +23,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from elman.nets.inputs import NetInputs
+from elman.nets.memory import kept_memory
 from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.tasks.lm.families.recurrent_net import RecurrentModel
-from elman.nets.memory import kept_memory
 
 ROWS, TOKENS, PEAK_SIZE = 64, 35, 1536
 ROLES = ("plain step", "our step", "plain evaluation", "our evaluation", "peak")
@@ -48,7 +49,7 @@ class Plain(nn.Module):
 def build_ours(hidden: int, vocab_size: int) -> RecurrentModel:
     """Ours, of the same sizes."""
     rng = torch.Generator().manual_seed(1)
-    return RecurrentModel(RecurrentConfig(hidden=hidden), vocab_size=vocab_size, reset_lines=False, rng=rng)
+    return RecurrentModel(RecurrentConfig(hidden=hidden), NetInputs(vocab_size, rng=rng), reset_lines=False)
 
 
 def make_action(role: str, hidden: int, vocab_size: int) -> Callable[[], object]:

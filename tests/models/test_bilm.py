@@ -10,9 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.tasks.lm.families.recurrent import RecurrentConfig
+from elman.nets.inputs import NetInputs
 from elman.nets.layer_mix import LayerMix
 from elman.tasks.bilm.net import BilmBatches, BilmModel, learned_features, turn_lines, turn_text
+from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.testing import LAWS
 from elman.text.batches import Lines, Position, Streams
 from elman.text.units.vocabulary import EOS_ID
@@ -23,7 +24,7 @@ VOCAB, HIDDEN = 7, 4
 def build(**options: Any) -> BilmModel:
     config = RecurrentConfig(**{"hidden": HIDDEN, "layers": 2, "skip": "residual", **options})
     rng = torch.Generator().manual_seed(0)
-    model = BilmModel(config, vocab_size=VOCAB, reset_lines=False, rng=rng, dtype=torch.float64)
+    model = BilmModel(config, NetInputs(VOCAB, rng=rng, dtype=torch.float64), reset_lines=False)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=rng, dtype=torch.float64), alpha=0.3)

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.tasks.bilm.features_net import BilmFeatures
+
+from elman.nets.inputs import NetInputs
 from elman.tasks.bilm.net import BilmModel, learned_features
-from elman.tasks.tag.config import TaggerConfig
+from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.tasks.tag.bilm_words import ForeignWords
+from elman.tasks.tag.config import SentencesConfig, TaggerConfig
 from elman.tasks.tag.conll import Sentence
 from elman.tasks.tag.data import FormTable, TagBatch, Words, encode_sentences, learn_lexicon
 from elman.tasks.tag.net import TaggerModel
 from elman.text.rows import begins_of, padded
-from elman.tasks.tag.config import SentencesConfig
 from elman.text.units.pipelines import Recipe
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, UNK
@@ -35,7 +35,7 @@ BILMS: list[dict[str, Any]] = [{}, {"embedding": 5, "layers": 1}, {"family": "gr
 def make_bilm(**more: Any) -> BilmModel:
     config = RecurrentConfig.model_validate({"hidden": 4, "layers": 2, **more})
     rng = torch.Generator().manual_seed(1)
-    return BilmModel(config, vocab_size=5, reset_lines=False, rng=rng, dtype=torch.float64).eval()
+    return BilmModel(config, NetInputs(5, rng=rng, dtype=torch.float64), reset_lines=False).eval()
 
 
 def features_of(bilm: BilmModel) -> BilmFeatures:
@@ -47,12 +47,10 @@ def make_tagger(bilm: BilmFeatures, **more: Any) -> TaggerModel:
     settings = {"hidden": 5, "embedding": 4, "character_hidden": 2, "output": "softmax", "bilm": "there", **more}
     return TaggerModel(
         TaggerConfig.model_validate(settings),
-        vocab_size=LEXICON.words.vocab_size,
+        NetInputs(LEXICON.words.vocab_size, rng=torch.Generator().manual_seed(0), dtype=torch.float64),
         num_characters=LEXICON.characters.vocab_size,
         labels=LABELS,
-        rng=torch.Generator().manual_seed(0),
         bilm=bilm,
-        dtype=torch.float64,
     ).eval()
 
 

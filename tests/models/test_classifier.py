@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from elman.nets.inputs import NetInputs
+from elman.tasks.classify.config import ClassifierConfig
 from elman.tasks.classify.data import LabelBatch
 from elman.tasks.classify.linear import LinearModel, fit_linear
 from elman.tasks.classify.net import ClassifierModel
-from elman.tasks.classify.config import ClassifierConfig
 
 WORDS = np.array([[2, 3, 4, 5], [5, 1, 1, 1], [3, 3, 1, 1]])
 LENGTHS = np.array([4, 1, 2])
@@ -28,12 +29,10 @@ def make(pool: str, output: str, both: bool) -> ClassifierModel:
     settings = {"hidden": 4, "embedding": 3, "pool": pool, "output": output, "bidirectional": both}
     return ClassifierModel(
         ClassifierConfig.model_validate(settings),
-        vocab_size=6,
+        NetInputs(6, rng=torch.Generator().manual_seed(0), dtype=torch.float64),
         num_labels=1 if output == "linear" else 3,
-        rng=torch.Generator().manual_seed(0),
         centre=3.0 if output == "linear" else 0.0,
         spread=2.0 if output == "linear" else 1.0,
-        dtype=torch.float64,
     ).eval()
 
 

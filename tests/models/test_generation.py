@@ -10,6 +10,7 @@ import torch
 
 from elman.lm.protocol import leaves
 from elman.lm.search import draw
+from elman.nets.inputs import NetInputs
 from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.tasks.lm.families.recurrent_net import RecurrentModel
 
@@ -22,7 +23,7 @@ def resident_kilobytes() -> int:
 @pytest.mark.slow
 def test_a_hundred_thousand_tokens_take_no_more_memory_than_a_thousand() -> None:
     config = RecurrentConfig(hidden=16, layers=2)
-    model = RecurrentModel(config, vocab_size=30, reset_lines=False, rng=torch.Generator().manual_seed(0))
+    model = RecurrentModel(config, NetInputs(30, rng=torch.Generator().manual_seed(0)), reset_lines=False)
     rng = np.random.default_rng(0)
     state = model.start(1)
     size = sum(leaf.nbytes for leaf in leaves(state))

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from elman.core.parsing import make
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
-from elman.core.parsing import make
+from elman.nets.inputs import NetInputs
 from elman.tasks.masked.config import MaskedConfig
 from elman.tasks.masked.net import MaskedModel, Restored
 from elman.text.batches import Batch, Position, Streams
@@ -30,7 +31,7 @@ def build(name: str, *, dtype: torch.dtype = torch.float64, **more: Any) -> Mask
     config = MaskedConfig(**{"hidden": 4, **FAMILIES[name], **more})
     rng = torch.Generator().manual_seed(0)
     counts = np.arange(1, VOCAB + 1)
-    model = MaskedModel(config, vocab_size=VOCAB, rng=rng, counts=counts, dtype=dtype)
+    model = MaskedModel(config, NetInputs(VOCAB, rng=rng, counts=counts, dtype=dtype))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=rng, dtype=dtype), alpha=0.3)
@@ -145,7 +146,7 @@ def test_it_learns_to_restore_what_comes_later(name: str) -> None:
     ids[1::2] = 5 + free[1:]
     torch.manual_seed(0)
     config = MaskedConfig.model_validate({**FAMILIES[name], "hidden": 24, "layers": 1, "mask": 0.2})
-    model = MaskedModel(config, vocab_size=VOCAB, rng=torch.Generator().manual_seed(0))
+    model = MaskedModel(config, NetInputs(VOCAB, rng=torch.Generator().manual_seed(0)))
     batches, optimiser = Streams(ids, rows=20, bptt=20), torch.optim.Adam(model.parameters(), lr=0.01)
     position = Position()
     for _ in range(100):

@@ -14,11 +14,12 @@ from torch import Tensor
 from elman.core.errors import DataError, UsageError
 from elman.lm.protocol import leaves, score_by_steps
 from elman.nets import neural_lm as neural
+from elman.nets.inputs import NetInputs
 from elman.tasks.lm.families.recurrent import RecurrentConfig
-from elman.tasks.lm.families.window import WindowConfig
-from elman.tasks.lm.net import NeuralModel
 from elman.tasks.lm.families.recurrent_net import RecurrentModel
+from elman.tasks.lm.families.window import WindowConfig
 from elman.tasks.lm.families.window_net import WindowModel
+from elman.tasks.lm.net import NeuralModel
 from elman.text.units.vocabulary import EOS_ID
 from tests.models.zoo import NAMES, build
 
@@ -195,7 +196,7 @@ def test_frozen_vectors_are_no_parameter_but_are_saved() -> None:
 def test_vectors_of_another_width_are_refused() -> None:
     config = RecurrentConfig(hidden=4, embedding=7, vectors="some.txt")
     with pytest.raises(UsageError, match="have 2 numbers each, the settings want 7"):
-        RecurrentModel(config, vocab_size=3, reset_lines=False, rng=None, vectors=np.zeros((3, 2)))
+        RecurrentModel(config, NetInputs(3, vectors=np.zeros((3, 2))), reset_lines=False)
 
 
 def test_a_learned_start_gets_its_gradient_from_rows_that_begin() -> None:
@@ -216,7 +217,7 @@ def test_penalties_are_of_large_and_of_changing_outputs() -> None:
     """AR and TAR (Merity et al. 2017), on outputs known because nothing is dropped."""
     options = {"activation_penalty": 2.0, "temporal_penalty": 3.0}
     plain = RecurrentModel(
-        RecurrentConfig(hidden=4), vocab_size=6, reset_lines=False, rng=torch.Generator().manual_seed(0)
+        RecurrentConfig(hidden=4), NetInputs(6, rng=torch.Generator().manual_seed(0)), reset_lines=False
     )
     model = RecurrentModel.from_tensors(
         RecurrentConfig(hidden=4, **options), plain.tensors(), vocab_size=6, reset_lines=False
@@ -258,7 +259,7 @@ def test_padding_pays_no_penalty() -> None:
 )
 def test_work_is_that_of_all_matrices(config: RecurrentConfig | WindowConfig, work: float) -> None:
     kind: Any = RecurrentModel if isinstance(config, RecurrentConfig) else WindowModel
-    model = kind(config, vocab_size=50, reset_lines=False, rng=None)
+    model = kind(config, NetInputs(50), reset_lines=False)
     assert model.count_flops() == work
 
 

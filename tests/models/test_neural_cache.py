@@ -6,19 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from elman.tasks.choices import MixtureConfig
+from elman.tasks.lm.count_config import UniformConfig
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.lm import mixture
 from elman.lm.mixture import Mixture
 from elman.lm.mixture_fit import fit_mixture, score_text
-from elman.lm.neural_cache import NeuralCache
+from elman.lm.neural_cache import NeuralCache, NeuralCacheConfig
 from elman.lm.protocol import FreeModel, score_by_steps
-from elman.tasks.lm.net import NeuralModel
-from elman.tasks.choices import MixtureConfig
 from elman.tasks.lm import build as families
-from elman.lm.neural_cache import NeuralCacheConfig
-from elman.tasks.lm.count_config import UniformConfig
+from elman.tasks.lm.net import NeuralModel
 from elman.testing import LAWS, Law, TableLM, saving_and_loading_is_exact
 from elman.text.units.vocabulary import EOS_ID
 from tests.models.zoo import build

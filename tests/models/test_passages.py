@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elman.lm.search import beam_search
+from elman.nets.inputs import NetInputs
+from elman.tasks.qa.config import ReaderConfig
 from elman.tasks.qa.passage_net import split_source
 from elman.tasks.qa.passages import SpanBatch
 from elman.tasks.qa.span_net import SpanReader, best_spans
 from elman.tasks.qa.written_net import WritingReader
-from elman.tasks.qa.config import ReaderConfig
 from elman.text.rows import PairBatch
 from elman.text.units.vocabulary import EOS_ID
 
@@ -33,16 +34,14 @@ def config_of(kind: str, **more: Any) -> ReaderConfig:
 
 def make_span(**more: Any) -> SpanReader:
     rng = torch.Generator().manual_seed(0)
-    return SpanReader(config_of("span", **more), vocab_size=VOCAB, rng=rng, dtype=torch.float64).eval()
+    return SpanReader(config_of("span", **more), NetInputs(VOCAB, rng=rng, dtype=torch.float64)).eval()
 
 
 def make_writer(**more: Any) -> WritingReader:
     return WritingReader(
         config_of("generated", **more),
-        vocab_size=ANSWERS,
+        NetInputs(ANSWERS, rng=torch.Generator().manual_seed(0), dtype=torch.float64),
         source_vocab_size=VOCAB,
-        rng=torch.Generator().manual_seed(0),
-        dtype=torch.float64,
     ).eval()
 
 

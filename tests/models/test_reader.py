@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from elman.nets.inputs import NetInputs
 from elman.tasks.qa.chosen_net import ReaderModel
+from elman.tasks.qa.config import ReaderConfig, StoriesConfig
 from elman.tasks.qa.stories import Question, Stories, StoryBatch, encode_stories, look_up
-from elman.tasks.qa.config import ReaderConfig
 from elman.text.rows import begins_of, padded
-from elman.tasks.qa.config import StoriesConfig
 from elman.text.units.word_list import learn_words
 
 QUESTIONS = [
@@ -29,10 +29,8 @@ def make(**settings: Any) -> ReaderModel:
     usual = {"hidden": 4, "embedding": 3, "hops": 2, "positions": 3}
     return ReaderModel(
         ReaderConfig.model_validate({**usual, **settings}),
-        vocab_size=WORDS.tokenizer.vocab_size,
+        NetInputs(WORDS.tokenizer.vocab_size, rng=torch.Generator().manual_seed(0), dtype=torch.float64),
         num_answers=3,
-        rng=torch.Generator().manual_seed(0),
-        dtype=torch.float64,
     ).eval()
 
 

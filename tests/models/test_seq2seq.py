@@ -13,6 +13,7 @@ from elman.core.errors import DataError, UsageError
 from elman.lm.mixture import Ensemble
 from elman.lm.protocol import ConditionalModel, FreeModel
 from elman.lm.search import beam_search, greedy
+from elman.nets.inputs import NetInputs
 from elman.tasks.seq2seq.config import Seq2SeqConfig
 from elman.tasks.seq2seq.net import PairModel
 from elman.tasks.seq2seq.recurrent_net import Seq2SeqModel
@@ -58,12 +59,9 @@ def build(name: str, *, dtype: torch.dtype = torch.float64, vocab_size: int = 5)
     rng = torch.Generator().manual_seed(1)
     model = kind_of(config)(
         config,
-        vocab_size=vocab_size,
+        NetInputs(vocab_size, rng=rng, counts=np.arange(1, vocab_size + 1), dtype=dtype),
         source_vocab_size=vocab_size if config.shared_words else 6,
         longest_source=4,
-        rng=rng,
-        counts=np.arange(1, vocab_size + 1),
-        dtype=dtype,
     )
     with torch.no_grad():
         for parameter in model.parameters():
@@ -216,7 +214,7 @@ def test_tensors_of_another_model_are_refused() -> None:
 
 def test_shared_words_need_a_shared_vocabulary() -> None:
     with pytest.raises(UsageError, match="one vocabulary"):
-        Seq2SeqModel(Seq2SeqConfig(shared_words=True), vocab_size=5, source_vocab_size=6, rng=None)
+        Seq2SeqModel(Seq2SeqConfig(shared_words=True), NetInputs(5), source_vocab_size=6)
 
 
 def test_a_beam_of_several_sources_is_each_source_alone() -> None:
@@ -238,7 +236,7 @@ def test_a_beam_of_several_sources_is_each_source_alone() -> None:
 def test_it_learns_to_copy(family: str) -> None:
     rng = np.random.default_rng(0)
     config = Seq2SeqConfig(hidden=32, family=family)  # type: ignore[arg-type]
-    model = kind_of(config)(config, vocab_size=8, source_vocab_size=8, rng=torch.Generator().manual_seed(0))
+    model = kind_of(config)(config, NetInputs(8, rng=torch.Generator().manual_seed(0)), source_vocab_size=8)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(150 if family == "gru" else 300):
         rows = np.concatenate([rng.integers(2, 8, (32, 5)), np.full((32, 1), EOS_ID)], axis=1)

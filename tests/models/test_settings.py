@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from elman.core.parsing import make
+from elman.tasks.choices import families
 
 from elman.core.errors import UsageError
-from elman.core.parsing import make
 from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.tasks.lm.families.window import WindowConfig
-from elman.tasks.choices import families
 
 
 @pytest.mark.parametrize(

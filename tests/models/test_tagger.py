@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from elman.tasks.tag.config import TaggerConfig
+from elman.nets.inputs import NetInputs
+from elman.tasks.tag.config import SentencesConfig, TaggerConfig
 from elman.tasks.tag.conll import Sentence
 from elman.tasks.tag.data import FormTable, TagBatch, Words, encode_sentences, learn_lexicon
 from elman.tasks.tag.net import TaggerModel
 from elman.text.rows import begins_of, padded
-from elman.tasks.tag.config import SentencesConfig
 
 SENTENCES = [("a", "bb", "a", "ccc"), ("bb",), ("dd", "a")]
 LABELS = ["O", "B-X", "I-X"]
@@ -24,11 +24,9 @@ def make(**settings: Any) -> TaggerModel:
     usual = {"hidden": 5, "embedding": 4, "character_embedding": 3, "character_hidden": 2, "output": "softmax"}
     return TaggerModel(
         TaggerConfig.model_validate({**usual, **settings}),
-        vocab_size=LEXICON.words.vocab_size,
+        NetInputs(LEXICON.words.vocab_size, rng=torch.Generator().manual_seed(0), dtype=torch.float64),
         num_characters=LEXICON.characters.vocab_size,
         labels=LABELS,
-        rng=torch.Generator().manual_seed(0),
-        dtype=torch.float64,
     ).eval()
 
 
@@ -108,11 +106,9 @@ def test_rare_words_are_sometimes_unknown_in_training_and_never_else() -> None:
     counts[2:] = 1
     model = TaggerModel(
         TaggerConfig(hidden=4, embedding=3, characters="none", output="softmax", rare=3.0),
-        vocab_size=LEXICON.words.vocab_size,
+        NetInputs(LEXICON.words.vocab_size, rng=torch.Generator().manual_seed(0), counts=counts),
         num_characters=2,
         labels=LABELS,
-        rng=torch.Generator().manual_seed(0),
-        counts=counts,
     )
     words = words_of([("a",) * 400])
     torch.manual_seed(0)

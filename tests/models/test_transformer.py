@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from elman.core.arrays import Array
-from elman.tasks.lm.families.transformer import TransformerConfig
+from elman.nets.inputs import NetInputs
 from elman.nets.transformer import GAIN, MIN_STRIDE, BlockShape, CausalBlock
+from elman.tasks.lm.families.transformer import TransformerConfig
 from elman.tasks.lm.families.transformer_net import TransformerModel
 from elman.text.units.vocabulary import EOS_ID
 
@@ -23,7 +24,7 @@ VOCAB = 9
 def build(*, window: int, layers: int = 2, dtype: torch.dtype = F64, seed: int = 0) -> TransformerModel:
     config = TransformerConfig(hidden=8, layers=layers, window=window, attention_heads=2, feed_forward=12)
     rng = torch.Generator().manual_seed(seed)
-    model = TransformerModel(config, vocab_size=VOCAB, reset_lines=False, rng=rng, dtype=dtype)
+    model = TransformerModel(config, NetInputs(VOCAB, rng=rng, dtype=dtype), reset_lines=False)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=rng, dtype=dtype), alpha=0.3)

@@ -8,13 +8,14 @@ import numpy as np
 import torch
 
 from elman.nets.config import NetConfig
+from elman.nets.inputs import NetInputs
 from elman.tasks.lm.families.recurrent import RecurrentConfig
-from elman.tasks.lm.families.transformer import TransformerConfig
-from elman.tasks.lm.families.window import WindowConfig
-from elman.tasks.lm.net import NeuralModel
 from elman.tasks.lm.families.recurrent_net import RecurrentModel
+from elman.tasks.lm.families.transformer import TransformerConfig
 from elman.tasks.lm.families.transformer_net import TransformerModel
+from elman.tasks.lm.families.window import WindowConfig
 from elman.tasks.lm.families.window_net import WindowModel
+from elman.tasks.lm.net import NeuralModel
 
 COUNTS = np.array([1, 5, 2, 7, 3, 3])
 VECTORS = np.array([[0.5, -1], [np.nan, np.nan], [1, 1], [0.3, 0.2], [-1, 0], [2, -0.7]])
@@ -97,15 +98,7 @@ def build(name: str, *, dtype: torch.dtype = torch.float64, vocab_size: int = 6,
     rng = torch.Generator().manual_seed(seed)
     counts = np.resize(COUNTS, vocab_size)
     vectors = np.resize(VECTORS, (vocab_size, 2)) if config.vectors else None
-    model = kind(
-        config,
-        vocab_size=vocab_size,
-        reset_lines=False,
-        rng=rng,
-        counts=counts,
-        vectors=vectors,
-        dtype=dtype,
-    )
+    model = kind(config, NetInputs(vocab_size, rng=rng, counts=counts, vectors=vectors, dtype=dtype), reset_lines=False)
     model.learn_ngrams(np.random.default_rng(seed).integers(0, vocab_size, 60))
     with torch.no_grad():
         for parameter in model.parameters():

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from elman.core.errors import DataError
 from elman.nets import cross_entropy as chunking
-from elman.tasks.lm.families.recurrent import RecurrentConfig
+from elman.nets.inputs import NetInputs
 from elman.nets.maxent import Maxent, SparseLogits
 from elman.nets.sampled_head import SampledHead
 from elman.nets.sampled_loss import CRITERIA, sampled_loss
+from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.tasks.lm.families.recurrent_net import RecurrentModel
 
 DTYPE = torch.float64
@@ -27,7 +28,7 @@ def net(*, ids: np.ndarray = TEXT, seed: int = 0, vocab_size: int = 5, **setting
     config = RecurrentConfig(**{"family": "rnn", "hidden": 3, "maxent": 3, **settings})
     rng = torch.Generator().manual_seed(seed)
     counts = np.bincount(ids, minlength=vocab_size)
-    model = RecurrentModel(config, vocab_size=vocab_size, reset_lines=False, rng=rng, counts=counts, dtype=DTYPE)
+    model = RecurrentModel(config, NetInputs(vocab_size, rng=rng, counts=counts, dtype=DTYPE), reset_lines=False)
     model.learn_ngrams(ids)
     assert model.maxent is not None
     with torch.no_grad():

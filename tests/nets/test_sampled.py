@@ -15,11 +15,12 @@ from torch import Tensor
 
 from elman.core.errors import UsageError
 from elman.nets import cross_entropy as chunking
-from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.nets.full_head import FullHead
+from elman.nets.inputs import NetInputs
 from elman.nets.sampled_head import SampledHead
 from elman.nets.sampled_loss import CRITERIA, Drawn, sampled_loss
 from elman.nets.sampling import choose_samples, inclusion_chances
+from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.tasks.lm.families.recurrent_net import RecurrentModel
 
 KINDS = list(CRITERIA)
@@ -197,10 +198,7 @@ def test_the_bias_begins_at_the_frequencies() -> None:
 
 def test_more_samples_than_words_are_refused() -> None:
     with pytest.raises(UsageError, match=r"model.samples=12 is more than the vocabulary has words \(11\)") as caught:
-        RecurrentModel(
-            RecurrentConfig(hidden=2, head="nce", samples=12),
-            vocab_size=V, reset_lines=False, rng=torch.Generator(), counts=COUNTS,
-        )  # fmt: skip
+        RecurrentModel(RecurrentConfig(hidden=2, head="nce", samples=12), NetInputs(V, rng=torch.Generator(), counts=COUNTS), reset_lines=False)  # fmt: skip
     assert caught.value.hint is not None
 
 
@@ -214,12 +212,12 @@ def test_a_net_that_was_loaded_goes_on_learning_as_it_did(kind: str) -> None:
     """The chances are kept with it, for nobody counts the words again."""
     config = RecurrentConfig(hidden=3, head=kind)
     model = RecurrentModel(
-        config, vocab_size=V, reset_lines=False, rng=torch.Generator().manual_seed(0), counts=COUNTS, dtype=DTYPE
+        config, NetInputs(V, rng=torch.Generator().manual_seed(0), counts=COUNTS, dtype=DTYPE), reset_lines=False
     )
     assert model.config.samples == V
     config = model.config.model_copy(update={"samples": 5})
     model = RecurrentModel(
-        config, vocab_size=V, reset_lines=False, rng=torch.Generator().manual_seed(0), counts=COUNTS, dtype=DTYPE
+        config, NetInputs(V, rng=torch.Generator().manual_seed(0), counts=COUNTS, dtype=DTYPE), reset_lines=False
     )
     loaded = RecurrentModel.from_tensors(model.config, model.tensors(), vocab_size=V, reset_lines=False)
     inputs, targets = torch.randint(V, (2, 6)), torch.randint(V, (2, 6))

@@ -20,6 +20,7 @@ from torch import Tensor
 from elman.core.arrays import Array
 from elman.lm.protocol import map_state, num_rows, select
 from elman.nets.config import LanguageNetConfig
+from elman.nets.inputs import NetInputs
 from elman.nets.maxent import Maxent, SparseLogits
 from elman.nets.vocabulary_net import C, VocabularyNet
 from elman.text.units.vocabulary import EOS_ID
@@ -54,17 +55,8 @@ class NeuralLm(VocabularyNet[C]):
     With n-gram features (`maxent`), the last K words are carried behind what the layers carry, (B, K).
     """
 
-    def __init__(
-        self,
-        config: C,
-        *,
-        vocab_size: int,
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        vectors: Array | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        super().__init__(config, vocab_size=vocab_size, rng=rng, counts=counts, vectors=vectors, dtype=dtype)
+    def __init__(self, config: C, inputs: NetInputs) -> None:
+        super().__init__(config, inputs)
         self.maxent: Maxent | None = None
 
     @abstractmethod

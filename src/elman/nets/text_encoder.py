@@ -19,35 +19,28 @@ from elman.nets.config import TextEncoderConfig
 from elman.nets.dropout import locked_dropout
 from elman.nets.embedding import Embedding
 from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
+from elman.nets.inputs import NetInputs
 from elman.nets.onward import OnwardStack
 from elman.text.units.vocabulary import UNK_ID
 
 USUAL_WIDTH = 100  # of a word's vector
 
 
-class TextReader(Module):
-    """Embeddings and layers, in one direction or both.
+class TextEncoder(Module):
+    """Embeddings and layers, in one direction or both. Rare words are made unknown in training, by their counts.
 
-    counts (V,) is how often each word was seen, for what is made unknown in training; vectors (V, E) as in `Embedding`.
-    more_inputs: how wide what is read beside each word is. drops_output: whether what is read off is noisy too.
+    more_inputs: how wide what is read beside each word is. drops_output: whether the outputs are noisy too.
     """
 
     _unknown: Tensor
 
     def __init__(
-        self,
-        config: TextEncoderConfig,
-        *,
-        vocab_size: int,
-        more_inputs: int = 0,
-        counts: Array | None = None,
-        vectors: Array | None = None,
-        drops_output: bool = True,
-        dtype: torch.dtype = torch.float32,
+        self, config: TextEncoderConfig, inputs: NetInputs, *, more_inputs: int = 0, drops_output: bool = True
     ) -> None:
         super().__init__()
+        vocab_size, dtype = inputs.vocab_size, inputs.dtype
         self._drops_output = drops_output
-        width = _width(config, vectors)
+        width = _width(config, inputs.vectors)
         self.config = config.model_copy(update={"embedding": width})
         self.embedding = Embedding(vocab_size, width, is_frozen=not config.tune_vectors, dtype=dtype)
         kind: type[BidirectionalStack] | type[OnwardStack] = BidirectionalStack if config.bidirectional else OnwardStack
@@ -60,7 +53,7 @@ class TextReader(Module):
             dtype=dtype,
         )
         self.features = self.stack.features
-        seen = np.zeros(vocab_size) if counts is None else counts
+        seen = np.zeros(vocab_size) if inputs.counts is None else inputs.counts
         rates = config.rare / np.maximum(config.rare + seen, 1e-9)  # Kiperwasser & Goldberg (2016)
         rates[seen == 0] = 0.0
         self.register_buffer("_unknown", torch.from_numpy(rates).to(dtype), persistent=False)

@@ -21,11 +21,11 @@ from elman.nets.config import NetConfig
 from elman.nets.embedding import Embedding
 from elman.nets.encoder import BidirectionalStack
 from elman.nets.heads import build_head
+from elman.nets.inputs import NetInputs
 from elman.nets.layer import draw_weights
 from elman.nets.stack import Stack
 from elman.nets.transformer import CausalStack
 from elman.nets.transformer_decoder import DecoderStack
-from elman.tasks.lm.families.window import WindowConfig
 
 C = TypeVar("C", bound=NetConfig)
 Layers = Stack | CausalStack | BidirectionalStack | AttentionEncoder | DecoderStack
@@ -34,24 +34,15 @@ Layers = Stack | CausalStack | BidirectionalStack | AttentionEncoder | DecoderSt
 class VocabularyNet(Module, Generic[C]):
     """Embeddings, layers, an output head.
 
-    vectors: (V, E), the input words' vectors to begin with, NaN for words without one. counts: (V,), how often each
-    word was seen; heads other than `full` need them. Without `rng` all weights are zero, to be loaded. The model's own
-    `config` is the given one with every size filled in: what has to be kept to build it again.
+    Heads other than `full` need the counts of words. The model's own `config` is the given one with every size filled
+    in: what has to be kept to build it again.
     """
 
-    def __init__(
-        self,
-        config: C,
-        *,
-        vocab_size: int,
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        vectors: Array | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
+    def __init__(self, config: C, inputs: NetInputs) -> None:
         super().__init__()
+        vocab_size, dtype = inputs.vocab_size, inputs.dtype
         self.vocab_size = vocab_size
-        width = _embedding_width(config, vectors)
+        width = _embedding_width(config, inputs.vectors)
         self.embedding = Embedding(vocab_size, width, is_frozen=not config.tune_vectors, dtype=dtype)
         self.config: C = config.model_copy(update={"embedding": width or None})
         self.stack = self._build_stack(dtype)
@@ -60,10 +51,10 @@ class VocabularyNet(Module, Generic[C]):
         has_projection = config.projection is not None or features != outputs
         self.projection = Linear(outputs, features, dtype=dtype) if has_projection else None
         tied = self.embedding.weight if config.tied else None
-        self.head, chosen = build_head(self.config, features, vocab_size, counts=counts, tied=tied, dtype=dtype)
+        self.head, chosen = build_head(self.config, features, vocab_size, counts=inputs.counts, tied=tied, dtype=dtype)
         self.config = self.config.model_copy(update=chosen)
-        if rng is not None:
-            self._initialise(rng, vectors)
+        if inputs.rng is not None:
+            self._initialise(inputs.rng, inputs.vectors)
 
     @abstractmethod
     def _build_stack(self, dtype: torch.dtype) -> Layers:
@@ -145,15 +136,9 @@ def embedding_of(tensors: Mapping[str, Array], family: str, *, within: str = "")
     return tensors[name]
 
 
-def dtype_of(array: Array) -> torch.dtype:
-    """The numbers that a model computes in whose tensors these are."""
-    return torch.float64 if array.dtype == np.float64 else torch.float32
-
-
 def _embedding_width(config: NetConfig, vectors: Array | None) -> int:
     if vectors is None:
-        default = 128 if isinstance(config, WindowConfig) else config.hidden
-        return config.embedding or (config.projection if config.tied else None) or default
+        return config.embedding or (config.projection if config.tied else None) or config.usual_embedding
     width = int(vectors.shape[1])
     wanted = config.embedding or (config.projection if config.tied else None) or width
     if wanted != width:

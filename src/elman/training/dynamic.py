@@ -28,8 +28,8 @@ from elman.lm.evaluate import Scorer
 from elman.lm.mixture import Mixture
 from elman.lm.protocol import FreeModel
 from elman.lm.search import sample_rows
-from elman.nets.loss import StreamNet
 from elman.nets.memory import kept_memory
+from elman.nets.trainable import StreamNet
 from elman.text.units.vocabulary import EOS_ID
 
 OWN_ROWS, OWN_SEGMENTS = 100, 10  # of the text that a net writes for its statistics

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from elman.nets.loss import Trainable
+from elman.nets.trainable import Trainable
 from elman.text.batches import Position
 
 

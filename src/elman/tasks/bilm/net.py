@@ -16,10 +16,11 @@ from torch.nn import Module
 
 from elman.core.arrays import Array
 from elman.nets.encoder import reverse
-from elman.nets.loss import Loss
+from elman.nets.inputs import NetInputs
 from elman.nets.neural_lm import Carried
 from elman.nets.stack import Stack
-from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.nets.trainable import Loss
+from elman.nets.vocabulary_net import embedding_of, load_tensors, tensors_of
 from elman.tasks.bilm.config import BilmConfig
 from elman.tasks.bilm.data import BilmBatch
 from elman.tasks.lm.families.recurrent_net import RecurrentModel
@@ -29,31 +30,10 @@ from elman.text.units.vocabulary import EOS_ID
 class BilmModel(Module):
     """A forward and a backward recurrent language model with the same words at input and output."""
 
-    def __init__(
-        self,
-        config: BilmConfig,
-        *,
-        vocab_size: int,
-        reset_lines: bool,
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        vectors: Array | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
+    def __init__(self, config: BilmConfig, inputs: NetInputs, *, reset_lines: bool) -> None:
         super().__init__()
-        self.vocab_size = vocab_size
-        self.onward, self.backward = (
-            RecurrentModel(
-                config,
-                vocab_size=vocab_size,
-                reset_lines=reset_lines,
-                rng=rng,
-                counts=counts,
-                vectors=vectors,
-                dtype=dtype,
-            )
-            for _ in range(2)
-        )
+        self.vocab_size = inputs.vocab_size
+        self.onward, self.backward = (RecurrentModel(config, inputs, reset_lines=reset_lines) for _ in range(2))
         self.backward.embedding = self.onward.embedding
         self.backward.head = self.onward.head
         self.config = self.onward.config
@@ -65,7 +45,7 @@ class BilmModel(Module):
         """The model whose `config` and `tensors()` these were."""
         words = embedding_of(tensors, "bilm", within="onward.")
         config = config.model_copy(update={"embedding": words.shape[1]})
-        model = cls(config, vocab_size=vocab_size, reset_lines=reset_lines, rng=None, dtype=dtype_of(words))
+        model = cls(config, NetInputs.to_load(words, vocab_size), reset_lines=reset_lines)
         load_tensors(model, tensors)
         return model
 
@@ -139,7 +119,7 @@ class BilmFeatures(BilmModel):
 
     def __init__(self, config: BilmConfig, tensors: Mapping[str, Array], *, dtype: torch.dtype = torch.float32) -> None:
         vocab_size = len(tensors["onward.embedding.weight"])
-        super().__init__(config, vocab_size=vocab_size, reset_lines=False, rng=None, dtype=dtype)
+        super().__init__(config, NetInputs(vocab_size, dtype=dtype), reset_lines=False)
         del self.onward.head, self.backward.head
         load_tensors(self, tensors)
         self.requires_grad_(False)

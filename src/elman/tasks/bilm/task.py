@@ -72,16 +72,12 @@ class BilmTask(TextTask[BilmRecord]):
         """A net with fresh weights drawn by the record's seed."""
         import torch
 
+        from elman.nets.inputs import NetInputs
         from elman.tasks.bilm.net import BilmModel
 
-        return BilmModel(
-            record.model,
-            vocab_size=examples.assets.vocab_size,
-            reset_lines=record.data.reset_lines,
-            rng=torch.Generator().manual_seed(record.seed),
-            counts=counts,
-            vectors=vectors,
-        )
+        rng = torch.Generator().manual_seed(record.seed)
+        inputs = NetInputs(examples.assets.vocab_size, rng=rng, counts=counts, vectors=vectors)
+        return BilmModel(record.model, inputs, reset_lines=record.data.reset_lines)
 
     def batches(self, record: BilmRecord, examples: TextExamples, *, train: TrainConfig) -> Batches:
         """The text, from both ends."""

@@ -12,23 +12,23 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from torch.nn import Linear, Module
+from torch.nn import Linear
 
 from elman.core.arrays import Array
-from elman.nets.layer import draw_weights
-from elman.nets.loss import Loss
+from elman.nets.inputs import NetInputs
 from elman.nets.pooling import Pool
-from elman.nets.text_encoder import TextReader
-from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.nets.text_encoder import TextEncoder
+from elman.nets.text_net import TextNet, initialise_linear
+from elman.nets.trainable import Loss
+from elman.nets.vocabulary_net import embedding_of, load_tensors
 from elman.tasks.classify.config import ClassifierConfig
 from elman.tasks.classify.data import LabelBatch
 
 
-class ClassifierModel(Module):
-    """Words, layers, one vector for the text, an output. Without `rng` all weights are zero, to be loaded.
+class ClassifierModel(TextNet):
+    """Words, layers, one vector for the text, an output.
 
-    centre and spread are those of the numbers in training, where the answer is a number; usual_length is how many words a text
-    has, to estimate the work.
+    centre and spread are those of the numbers in training, where the answer is a number.
     """
 
     centre: Tensor
@@ -37,30 +37,26 @@ class ClassifierModel(Module):
     def __init__(
         self,
         config: ClassifierConfig,
+        inputs: NetInputs,
         *,
-        vocab_size: int,
         num_labels: int,
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        vectors: Array | None = None,
         centre: float = 0.0,
         spread: float = 1.0,
-        usual_length: float = 1.0,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        self.vocab_size = max(2, num_labels)  # of answers
-        self.reader = TextReader(
-            config, vocab_size=vocab_size, counts=counts, vectors=vectors, drops_output=False, dtype=dtype
-        )
+        dtype = inputs.dtype
+        self.vocab_size = max(2, num_labels)
+        self.reader = TextEncoder(config, inputs, drops_output=False)
         self.config: ClassifierConfig = config.model_copy(update={"embedding": self.reader.config.embedding})
         self.pool = Pool(config.pool, self.reader.features, dtype=dtype)
         self.output = Linear(self.reader.features, num_labels, dtype=dtype)
         self.register_buffer("centre", torch.tensor(centre, dtype=dtype))
         self.register_buffer("spread", torch.tensor(spread, dtype=dtype))
-        self._usual_length = usual_length
-        if rng is not None:
-            self._initialise(rng, vectors)
+        self._usual_length = inputs.usual_length
+        if inputs.rng is not None:
+            self.reader.initialise(inputs.rng, inputs.vectors)
+            self.pool.initialise(inputs.rng)
+            initialise_linear(self.output, inputs.rng)
 
     @classmethod
     def from_tensors(cls, config: ClassifierConfig, tensors: Mapping[str, Array]) -> Self:
@@ -68,20 +64,9 @@ class ClassifierModel(Module):
         words = embedding_of(tensors, "classify", within="reader.")
         config = config.model_copy(update={"embedding": words.shape[1]})
         num = len(tensors["output.bias"])
-        model = cls(config, vocab_size=len(words), num_labels=num, rng=None, dtype=dtype_of(words))
+        model = cls(config, NetInputs.to_load(words), num_labels=num)
         load_tensors(model, tensors)
         return model
-
-    def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
-        self.reader.initialise(rng, vectors)
-        self.pool.initialise(rng)
-        draw_weights(rng, self.output.weight, inputs=self.output.in_features)
-        with torch.no_grad():
-            self.output.bias.zero_()
-
-    def tensors(self) -> dict[str, Array]:
-        """Every number that was learned or fitted, by name."""
-        return tensors_of(self)
 
     def predict(self, words: Array, lengths: Array) -> Array:
         """Probabilities of the labels, which sum to one if only one can be right; or the number. -> (B, L), (B, 1)"""
@@ -104,9 +89,6 @@ class ClassifierModel(Module):
             return self.pool.weights(encoding, lengths_B).t().to(torch.float32).cpu().numpy()
 
     # -------------------------------------------------------------------------------------------------------- training
-
-    def start_training(self, rows: int) -> None:
-        """Nothing is carried from batch to batch."""
 
     def batch_loss(self, batch: LabelBatch, state: Any) -> tuple[Loss, None]:
         """Nats a text: of its class; of its labels, their mean; of a number, as if normal with the spread in training."""
@@ -135,6 +117,3 @@ class ClassifierModel(Module):
         text_BO = F.dropout(self.pool(encoding, lengths_B), self.config.rate("output"), training=self.training)
         scores_BL: Tensor = self.output(text_BO)
         return scores_BL
-
-    def _ids(self, numbers: Array) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64)).to(self.reader.device)

@@ -138,6 +138,7 @@ class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
         """A net with fresh weights drawn by the record's seed."""
         import torch
 
+        from elman.nets.inputs import NetInputs
         from elman.tasks.classify.net import ClassifierModel
 
         model, arrays = record.model, examples.arrays
@@ -146,16 +147,19 @@ class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
         counts = np.bincount(ids, minlength=vocab_size)
         counts[[UNK_ID, EOS_ID]] = 0
         is_number = model.output == "linear"
-        return ClassifierModel(
-            model,
-            vocab_size=vocab_size,
-            num_labels=max(1, len(record.labels)),
+        inputs = NetInputs(
+            vocab_size,
             rng=torch.Generator().manual_seed(record.seed),
             counts=counts,
             vectors=np.array(arrays["vectors"]) if "vectors" in arrays else None,
+            usual_length=len(ids) / len(targets),
+        )
+        return ClassifierModel(
+            model,
+            inputs,
+            num_labels=max(1, len(record.labels)),
             centre=float(targets.mean()) if is_number else 0.0,
             spread=(float(targets.std()) or 1.0) if is_number else 1.0,
-            usual_length=len(ids) / len(targets),
         )
 
     def batches(self, record: ClassifyRecord, examples: ClassifyExamples, *, train: TrainConfig) -> Batches:

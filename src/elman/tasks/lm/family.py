@@ -95,15 +95,16 @@ class NetFamily(Family[N]):
         import numpy as np
         import torch
 
+        from elman.nets.inputs import NetInputs
+
         self.check(config, ids)
-        net = self.net_class()(
-            config,
-            vocab_size=shape.vocab_size,
-            reset_lines=shape.reset_lines,
+        inputs = NetInputs(
+            shape.vocab_size,
             rng=torch.Generator().manual_seed(seed),
             counts=np.bincount(ids, minlength=shape.vocab_size),
             vectors=vectors,
         )
+        net = self.net_class()(config, inputs, reset_lines=shape.reset_lines)
         net.learn_ngrams(ids)
         return net
 

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from elman.core.arrays import Array
 from elman.nets.config import LanguageNetConfig
-from elman.nets.loss import Loss, StreamNet
+from elman.nets.inputs import NetInputs
 from elman.nets.maxent import Maxent
 from elman.nets.neural_lm import Carried, NeuralLm, NeuralState
 from elman.nets.ngrams import NgramTable, collect_ngrams
-from elman.nets.vocabulary_net import dtype_of, embedding_of
+from elman.nets.trainable import Loss, StreamNet
+from elman.nets.vocabulary_net import embedding_of
 from elman.text.units.vocabulary import EOS_ID
 
 L = TypeVar("L", bound=LanguageNetConfig)
@@ -29,18 +30,8 @@ L = TypeVar("L", bound=LanguageNetConfig)
 class NeuralModel(NeuralLm[L], StreamNet):
     """A net as a `FreeModel` and a `Trainable`: it begins from nothing, in both ways of reading."""
 
-    def __init__(
-        self,
-        config: L,
-        *,
-        vocab_size: int,
-        reset_lines: bool,
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        vectors: Array | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        super().__init__(config, vocab_size=vocab_size, rng=rng, counts=counts, vectors=vectors, dtype=dtype)
+    def __init__(self, config: L, inputs: NetInputs, *, reset_lines: bool) -> None:
+        super().__init__(config, inputs)
         self.reset_lines = reset_lines
         if config.maxent is not None:
             nothing = np.zeros(0, dtype=np.int64)
@@ -110,7 +101,7 @@ class NeuralModel(NeuralLm[L], StreamNet):
         """The model whose `config` and `tensors()` these were."""
         words = embedding_of(tensors, config.family)
         config = config.model_copy(update={"embedding": words.shape[1] or None})
-        model = cls(config, vocab_size=vocab_size, reset_lines=reset_lines, rng=None, dtype=dtype_of(words))
+        model = cls(config, NetInputs.to_load(words, vocab_size), reset_lines=reset_lines)
         model.take_ngrams(tensors)
         model.load_tensors(tensors)
         return model

@@ -19,9 +19,10 @@ from elman.core.arrays import Array
 from elman.nets.attention_encoder import AttentionEncoder
 from elman.nets.dropout import locked_dropout
 from elman.nets.encoder import BidirectionalStack, make_cell
-from elman.nets.loss import Loss
+from elman.nets.inputs import NetInputs
+from elman.nets.trainable import Loss
 from elman.nets.transformer import BlockShape
-from elman.nets.vocabulary_net import Layers, VocabularyNet, dtype_of, embedding_of
+from elman.nets.vocabulary_net import Layers, VocabularyNet, embedding_of
 from elman.tasks.masked.config import MaskedConfig
 from elman.text.batches import Batch
 from elman.text.units.vocabulary import EOS_ID
@@ -54,7 +55,7 @@ class MaskedModel(VocabularyNet[MaskedConfig]):
         """The model whose `config` and `tensors()` these were."""
         words = embedding_of(tensors, "masked")
         config = config.model_copy(update={"embedding": words.shape[1]})
-        model = cls(config, vocab_size=vocab_size, rng=None, dtype=dtype_of(words))
+        model = cls(config, NetInputs.to_load(words, vocab_size))
         model.load_tensors(tensors)
         return model
 

@@ -63,10 +63,12 @@ class MaskedTask(TextTask[MaskedRecord]):
         """A net with fresh weights drawn by the record's seed."""
         import torch
 
+        from elman.nets.inputs import NetInputs
         from elman.tasks.masked.net import MaskedModel
 
         rng = torch.Generator().manual_seed(record.seed)
-        return MaskedModel(record.model, vocab_size=examples.assets.vocab_size, rng=rng, counts=counts, vectors=vectors)
+        inputs = NetInputs(examples.assets.vocab_size, rng=rng, counts=counts, vectors=vectors)
+        return MaskedModel(record.model, inputs)
 
     def batches(self, record: MaskedRecord, examples: TextExamples, *, train: TrainConfig) -> Batches:
         """Pieces of the text, or lines; which tokens are hidden is the net's business."""

@@ -9,42 +9,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from torch.nn import Linear, Module, ModuleList, Parameter
+from torch.nn import Linear, ModuleList, Parameter
 
 from elman.core.arrays import Array
 from elman.nets.encoder import BidirectionalStack, make_cell
-from elman.nets.layer import draw_weights
-from elman.nets.loss import Loss
-from elman.nets.text_encoder import TextReader
-from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.nets.inputs import NetInputs
+from elman.nets.text_encoder import TextEncoder
+from elman.nets.text_net import TextNet, initialise_linear
+from elman.nets.trainable import Loss
+from elman.nets.vocabulary_net import embedding_of, load_tensors
 from elman.tasks.qa.config import ReaderConfig
 from elman.tasks.qa.stories import Stories, StoryBatch
 
 
-class ReaderModel(Module):
-    """Chooses one of the answers that training has. Without `rng` all weights are zero, to be loaded."""
+class ChoosingNet(TextNet):
+    """Chooses one of the answers that training has."""
 
-    def __init__(
-        self,
-        config: ReaderConfig,
-        *,
-        vocab_size: int,
-        num_answers: int,
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        vectors: Array | None = None,
-        usual_length: float = 1.0,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
+    def __init__(self, config: ReaderConfig, inputs: NetInputs, *, num_answers: int) -> None:
         super().__init__()
+        dtype = inputs.dtype
         self.vocab_size = max(2, num_answers)
-        self.reader = TextReader(
-            config, vocab_size=vocab_size, counts=counts, vectors=vectors, drops_output=False, dtype=dtype
-        )
+        self.reader = TextEncoder(config, inputs, drops_output=False)
         self.config: ReaderConfig = config.model_copy(update={"embedding": self.reader.config.embedding})
         width = self.reader.features
         self.order = BidirectionalStack(
@@ -57,9 +45,9 @@ class ReaderModel(Module):
         self.positions = Parameter(torch.zeros(config.positions, 2 * config.hidden, dtype=dtype))
         self.hops = ModuleList(Linear(6 * config.hidden, 2 * config.hidden, dtype=dtype) for _ in range(config.hops))
         self.output = Linear(2 * config.hidden, num_answers, dtype=dtype)
-        self._usual_length = usual_length
-        if rng is not None:
-            self._initialise(rng, vectors)
+        self._usual_length = inputs.usual_length
+        if inputs.rng is not None:
+            self._initialise(inputs.rng, inputs.vectors)
 
     @classmethod
     def from_tensors(cls, config: ReaderConfig, tensors: Mapping[str, Array]) -> Self:
@@ -67,7 +55,7 @@ class ReaderModel(Module):
         words = embedding_of(tensors, "qa", within="reader.")
         config = config.model_copy(update={"embedding": words.shape[1]})
         num = len(tensors["output.bias"])
-        model = cls(config, vocab_size=len(words), num_answers=num, rng=None, dtype=dtype_of(words))
+        model = cls(config, NetInputs.to_load(words), num_answers=num)
         load_tensors(model, tensors)
         return model
 
@@ -79,15 +67,9 @@ class ReaderModel(Module):
         self.order.initialise(rng)
         for layer in (self.question, *self.hops, self.output):
             assert isinstance(layer, Linear)
-            draw_weights(rng, layer.weight, inputs=layer.in_features)
-            with torch.no_grad():
-                layer.bias.zero_()
+            initialise_linear(layer, rng)
         with torch.no_grad():
             self.positions.uniform_(-0.1, 0.1, generator=rng)
-
-    def tensors(self) -> dict[str, Array]:
-        """Every number that was learned, by name."""
-        return tensors_of(self)
 
     def predict(self, stories: Stories) -> tuple[Array, Array]:
         """Probabilities of the answers (B, L), and where each hop looked: (B, hops, S)"""
@@ -97,9 +79,6 @@ class ReaderModel(Module):
             return scores_BL.softmax(1).to(torch.float32).cpu().numpy(), looked_BKS.cpu().numpy()
 
     # -------------------------------------------------------------------------------------------------------- training
-
-    def start_training(self, rows: int) -> None:
-        """Nothing is carried from batch to batch."""
 
     def batch_loss(self, batch: StoryBatch, state: Any) -> tuple[Loss, None]:
         """Nats of the right answers."""
@@ -134,6 +113,3 @@ class ReaderModel(Module):
             query_BD = query_BD + torch.tanh(hop(torch.cat([query_BD, seen_BD, query_BD * seen_BD], dim=-1)))
             weights.append(weights_SB.t())
         return self.output(F.dropout(query_BD, rate)), weights
-
-    def _ids(self, numbers: Array) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64)).to(self.reader.device)

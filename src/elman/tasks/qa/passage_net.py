@@ -16,7 +16,8 @@ from elman.core.arrays import Array
 from elman.nets.attention import Attention
 from elman.nets.dropout import locked_dropout
 from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
-from elman.nets.text_encoder import TextReader
+from elman.nets.inputs import NetInputs
+from elman.nets.text_encoder import TextEncoder
 from elman.tasks.qa.config import ReaderConfig
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 
@@ -38,24 +39,15 @@ class Passage(NamedTuple):
     words: Tensor  # (T, B, E), the words alone
 
 
-class PassageReader(Module):
+class PassageEncoder(Module):
     """Words of question and context are read by the same layers. Each word of the context looks at the question, and a
     second layer from both sides reads what all of them found (Seo et al. 2017, Chen et al. 2017).
     """
 
-    def __init__(
-        self,
-        config: ReaderConfig,
-        *,
-        vocab_size: int,
-        counts: Array | None = None,
-        vectors: Array | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
+    def __init__(self, config: ReaderConfig, inputs: NetInputs) -> None:
         super().__init__()
-        self.reader = TextReader(
-            config, vocab_size=vocab_size, counts=counts, vectors=vectors, drops_output=False, dtype=dtype
-        )
+        dtype = inputs.dtype
+        self.reader = TextEncoder(config, inputs, drops_output=False)
         self.config: ReaderConfig = config.model_copy(update={"embedding": self.reader.config.embedding})
         width = self.reader.features
         self.attention = Attention("bilinear", query=width, memory=width, inner=width, dtype=dtype)

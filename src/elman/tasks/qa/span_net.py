@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import Linear, Module
+from torch.nn import Linear
 
 from elman.core.arrays import Array
-from elman.nets.layer import draw_weights
-from elman.nets.loss import Loss
-from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.nets.inputs import NetInputs
+from elman.nets.text_net import TextNet, initialise_linear
+from elman.nets.trainable import Loss
+from elman.nets.vocabulary_net import embedding_of, load_tensors
 from elman.tasks.qa.config import ReaderConfig
-from elman.tasks.qa.passage_net import PassageReader
+from elman.tasks.qa.passage_net import PassageEncoder
 from elman.tasks.qa.passages import SpanBatch
 
 USUAL_SPAN = 10  # words of an answer, at most, where nobody says
@@ -36,44 +36,28 @@ class Spans:
     ends: Array  # (B, T)
 
 
-class SpanReader(Module):
-    """Scores every word of a context as an answer's first and last. Without `rng` all weights are zero, to be loaded."""
+class SpanNet(TextNet):
+    """Scores every word of a context as an answer's first and last."""
 
-    def __init__(
-        self,
-        config: ReaderConfig,
-        *,
-        vocab_size: int,
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        vectors: Array | None = None,
-        usual_length: float = 1.0,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
+    def __init__(self, config: ReaderConfig, inputs: NetInputs) -> None:
         super().__init__()
-        self.vocab_size = max(2, round(usual_length)) ** 2  # of answers: a place to begin, a place to end
-        self.passages = PassageReader(config, vocab_size=vocab_size, counts=counts, vectors=vectors, dtype=dtype)
+        self.vocab_size = max(2, round(inputs.usual_length)) ** 2  # a place to begin, a place to end
+        self.passages = PassageEncoder(config, inputs)
         self.config: ReaderConfig = self.passages.config
-        self.output = Linear(self.passages.features, 2, dtype=dtype)
-        self._usual_length = usual_length
-        if rng is not None:
-            self.passages.initialise(rng, vectors)
-            draw_weights(rng, self.output.weight, inputs=self.output.in_features)
-            with torch.no_grad():
-                self.output.bias.zero_()
+        self.output = Linear(self.passages.features, 2, dtype=inputs.dtype)
+        self._usual_length = inputs.usual_length
+        if inputs.rng is not None:
+            self.passages.initialise(inputs.rng, inputs.vectors)
+            initialise_linear(self.output, inputs.rng)
 
     @classmethod
     def from_tensors(cls, config: ReaderConfig, tensors: Mapping[str, Array]) -> Self:
         """The model whose `config` and `tensors()` these were."""
         words = embedding_of(tensors, "qa", within="passages.reader.")
         config = config.model_copy(update={"embedding": words.shape[1]})
-        model = cls(config, vocab_size=len(words), rng=None, dtype=dtype_of(words))
+        model = cls(config, NetInputs.to_load(words))
         load_tensors(model, tensors)
         return model
-
-    def tensors(self) -> dict[str, Array]:
-        """Every number that was learned, by name."""
-        return tensors_of(self)
 
     def predict(self, sources: Array, lengths: Array, *, count: int = 1) -> Spans:
         """The `count` likeliest spans of each context, or all where there are fewer. Every context has a word.
@@ -88,9 +72,6 @@ class SpanReader(Module):
             return Spans(*(one.cpu().numpy() for one in parts))
 
     # -------------------------------------------------------------------------------------------------------- training
-
-    def start_training(self, rows: int) -> None:
-        """Nothing is carried from batch to batch."""
 
     def batch_loss(self, batch: SpanBatch, state: Any) -> tuple[Loss, None]:
         """Nats of the answers' first and last words; of an answer that stands there several times any place is right."""
@@ -115,9 +96,6 @@ class SpanReader(Module):
         scores_BT2 = scores_BT2.masked_fill(~is_word_BT[:, :, None], -torch.inf)
         begins_BT, ends_BT = scores_BT2.log_softmax(1).unbind(2)
         return begins_BT, ends_BT
-
-    def _ids(self, numbers: Array) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64)).to(self.passages.device)
 
 
 def best_spans(begins_BT: Tensor, ends_BT: Tensor, *, longest: int, count: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -136,47 +136,28 @@ class QaTask(NetTask[QaRecord, QaAssets, list[Question]]):
         """A net with fresh weights drawn by the record's seed."""
         import torch
 
-        from elman.tasks.qa.chosen_net import ReaderModel
-        from elman.tasks.qa.span_net import SpanReader
-        from elman.tasks.qa.written_net import WritingReader
+        from elman.nets.inputs import NetInputs
+        from elman.tasks.qa.chosen_net import ChoosingNet
+        from elman.tasks.qa.span_net import SpanNet
+        from elman.tasks.qa.written_net import WritingNet
 
         arrays, assets = examples.arrays, examples.assets
         vocab_size = assets.words.tokenizer.vocab_size
-        rng = torch.Generator().manual_seed(record.seed)
-        usual_length = float(lengths_of(arrays["train_contexts"]).mean())
-        counts = count_read(arrays, vocab_size)
-        vectors = np.array(arrays["vectors"]) if "vectors" in arrays else None
+        inputs = NetInputs(
+            vocab_size,
+            rng=torch.Generator().manual_seed(record.seed),
+            counts=count_read(arrays, vocab_size),
+            vectors=np.array(arrays["vectors"]) if "vectors" in arrays else None,
+            usual_length=float(lengths_of(arrays["train_contexts"]).mean()),
+        )
         match record.model.answer:
             case "span":
-                return SpanReader(
-                    record.model,
-                    vocab_size=vocab_size,
-                    rng=rng,
-                    counts=counts,
-                    vectors=vectors,
-                    usual_length=usual_length,
-                )
+                return SpanNet(record.model, inputs)
             case "generated":
                 assert assets.answers is not None
-                return WritingReader(
-                    record.model,
-                    vocab_size=assets.answers.vocab_size,
-                    source_vocab_size=vocab_size,
-                    rng=rng,
-                    counts=counts,
-                    vectors=vectors,
-                    usual_length=usual_length,
-                )
+                return WritingNet(record.model, inputs, answer_vocab_size=assets.answers.vocab_size)
             case _:
-                return ReaderModel(
-                    record.model,
-                    vocab_size=vocab_size,
-                    num_answers=len(record.labels),
-                    rng=rng,
-                    counts=counts,
-                    vectors=vectors,
-                    usual_length=usual_length,
-                )
+                return ChoosingNet(record.model, inputs, num_answers=len(record.labels))
 
     def batches(self, record: QaRecord, examples: QaExamples, *, train: TrainConfig) -> Batches:
         """The training questions."""
@@ -207,17 +188,17 @@ class QaTask(NetTask[QaRecord, QaAssets, list[Question]]):
 
     def restore(self, record: QaRecord, assets: QaAssets, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""
-        from elman.tasks.qa.chosen_net import ReaderModel
-        from elman.tasks.qa.span_net import SpanReader
-        from elman.tasks.qa.written_net import WritingReader
+        from elman.tasks.qa.chosen_net import ChoosingNet
+        from elman.tasks.qa.span_net import SpanNet
+        from elman.tasks.qa.written_net import WritingNet
 
         match record.model.answer:
             case "span":
-                return SpanReader.from_tensors(record.model, tensors).eval()
+                return SpanNet.from_tensors(record.model, tensors).eval()
             case "generated":
-                return WritingReader.from_tensors(record.model, tensors).eval()
+                return WritingNet.from_tensors(record.model, tensors).eval()
             case _:
-                return ReaderModel.from_tensors(record.model, tensors).eval()
+                return ChoosingNet.from_tensors(record.model, tensors).eval()
 
     def wrap(self, record: QaRecord, assets: QaAssets, net: Any, directory: Path | None) -> QaModel:
         """The net with its words."""

@@ -10,17 +10,19 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
-from torch.nn import Linear, Module
+from torch.nn import Linear
 
 from elman.core.arrays import Array
 from elman.nets.encoder import Encoding
+from elman.nets.inputs import NetInputs
 from elman.nets.layer import draw_weights
-from elman.nets.loss import Loss
 from elman.nets.neural_lm import Carried
 from elman.nets.pooling import Pool
-from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.nets.text_net import TextNet
+from elman.nets.trainable import Loss
+from elman.nets.vocabulary_net import embedding_of, load_tensors
 from elman.tasks.qa.config import ReaderConfig
-from elman.tasks.qa.passage_net import PassageReader
+from elman.tasks.qa.passage_net import PassageEncoder
 from elman.tasks.seq2seq.config import Seq2SeqConfig
 from elman.tasks.seq2seq.data import PairBatch
 from elman.tasks.seq2seq.recurrent_net import Seq2SeqModel
@@ -29,28 +31,18 @@ from elman.tasks.seq2seq.recurrent_net import Seq2SeqModel
 class PassageWriter(Seq2SeqModel):
     """Pairs of a source (question and context) and an answer. What the decoder looks at is the words of the context."""
 
-    passages: PassageReader
+    passages: PassageEncoder
 
     def __init__(
-        self,
-        config: Seq2SeqConfig,
-        reading: ReaderConfig,
-        *,
-        vocab_size: int,
-        source_vocab_size: int,
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        vectors: Array | None = None,
-        dtype: torch.dtype = torch.float32,
+        self, config: Seq2SeqConfig, reading: ReaderConfig, inputs: NetInputs, *, answer_vocab_size: int
     ) -> None:
-        super().__init__(config, vocab_size=vocab_size, source_vocab_size=vocab_size, rng=None, dtype=dtype)
-        self.passages = PassageReader(
-            reading, vocab_size=source_vocab_size, counts=counts, vectors=vectors, dtype=dtype
-        )
+        dtype = inputs.dtype
+        super().__init__(config, NetInputs(answer_vocab_size, dtype=dtype), source_vocab_size=answer_vocab_size)
+        self.passages = PassageEncoder(reading, inputs)
         self.pool = Pool("attention", self.passages.features, dtype=dtype)
         self.words = Linear(self.passages.reader.embedding.width, config.hidden, bias=False, dtype=dtype)
-        if rng is not None:
-            self._initialise(rng, vectors)
+        if inputs.rng is not None:
+            self._initialise(inputs.rng, inputs.vectors)
 
     def _build_encoder(self, dtype: torch.dtype) -> None:
         self._build_links(self.config.hidden, dtype)  # the encoder is `passages`, as wide as the decoder
@@ -77,38 +69,18 @@ class PassageWriter(Seq2SeqModel):
         return self._begin_with(Encoding(outputs_TBH, forward, backward), read.lengths)
 
 
-class WritingReader(Module):
-    """Writes answers of the words that answers have in training. Without `rng` all weights are zero, to be loaded.
+class WritingNet(TextNet):
+    """Writes answers of the words that answers have in training. `pairs` is the `ConditionalModel` that is searched.
 
-    `pairs` is the `ConditionalModel` that is searched. vocab_size is that of answers, source_vocab_size that of texts.
+    The vocabulary of `inputs` is that of contexts and questions.
     """
 
-    def __init__(
-        self,
-        config: ReaderConfig,
-        *,
-        vocab_size: int,
-        source_vocab_size: int,
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        vectors: Array | None = None,
-        usual_length: float = 1.0,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
+    def __init__(self, config: ReaderConfig, inputs: NetInputs, *, answer_vocab_size: int) -> None:
         super().__init__()
-        self.vocab_size = vocab_size
-        self.pairs = PassageWriter(
-            writer_settings(config),
-            config,
-            vocab_size=vocab_size,
-            source_vocab_size=source_vocab_size,
-            rng=rng,
-            counts=counts,
-            vectors=vectors,
-            dtype=dtype,
-        )
+        self.vocab_size = answer_vocab_size
+        self.pairs = PassageWriter(writer_settings(config), config, inputs, answer_vocab_size=answer_vocab_size)
         self.config: ReaderConfig = self.pairs.passages.config
-        self._usual_length = usual_length
+        self._usual_length = inputs.usual_length
 
     @classmethod
     def from_tensors(cls, config: ReaderConfig, tensors: Mapping[str, Array]) -> Self:
@@ -116,16 +88,9 @@ class WritingReader(Module):
         words = embedding_of(tensors, "qa", within="pairs.passages.reader.")
         answers = embedding_of(tensors, "qa", within="pairs.")
         config = config.model_copy(update={"embedding": words.shape[1]})
-        model = cls(config, vocab_size=len(answers), source_vocab_size=len(words), rng=None, dtype=dtype_of(words))
+        model = cls(config, NetInputs.to_load(words), answer_vocab_size=len(answers))
         load_tensors(model, tensors)
         return model
-
-    def tensors(self) -> dict[str, Array]:
-        """Every number that was learned, by name."""
-        return tensors_of(self)
-
-    def start_training(self, rows: int) -> None:
-        """Nothing is carried from batch to batch."""
 
     def batch_loss(self, batch: PairBatch, state: Any) -> tuple[Loss, None]:
         """Nats of the answers' words and ends, each word read as it should have been written."""

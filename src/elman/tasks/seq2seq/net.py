@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Self
 
 import torch
@@ -17,9 +18,10 @@ from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.nets.embedding import Embedding
 from elman.nets.full_head import FullHead
-from elman.nets.loss import Loss
+from elman.nets.inputs import NetInputs
 from elman.nets.neural_lm import Carried, NeuralLm, NeuralState
-from elman.nets.vocabulary_net import dtype_of, embedding_of
+from elman.nets.trainable import Loss
+from elman.nets.vocabulary_net import embedding_of
 from elman.tasks.seq2seq.config import Seq2SeqConfig
 from elman.tasks.seq2seq.data import PairBatch
 from elman.text.units.vocabulary import EOS_ID
@@ -37,20 +39,12 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
     _num_batches: Tensor
 
     def __init__(
-        self,
-        config: Seq2SeqConfig,
-        *,
-        vocab_size: int,
-        source_vocab_size: int,
-        longest_source: int | None = None,
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        dtype: torch.dtype = torch.float32,
+        self, config: Seq2SeqConfig, inputs: NetInputs, *, source_vocab_size: int, longest_source: int | None = None
     ) -> None:
-        if config.shared_words and vocab_size != source_vocab_size:
+        if config.shared_words and inputs.vocab_size != source_vocab_size:
             raise UsageError("model.shared_words needs one vocabulary for both sides", hint="--set data.shared=true")
-        config = self._complete(config, longest_source)
-        super().__init__(config, vocab_size=vocab_size, rng=None, counts=counts, dtype=dtype)
+        rng, dtype = inputs.rng, inputs.dtype
+        super().__init__(self._complete(config, longest_source), replace(inputs, rng=None))
         width = self.embedding.width
         is_shared = config.shared_words
         own = None if is_shared else Embedding(source_vocab_size, width, is_frozen=False, dtype=dtype)
@@ -87,7 +81,7 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
         words = embedding_of(tensors, "seq2seq")
         sources = words if config.shared_words else tensors.get("source_embedding.weight", words)
         config = config.model_copy(update={"embedding": words.shape[1]})
-        model = cls(config, vocab_size=vocab_size, source_vocab_size=len(sources), rng=None, dtype=dtype_of(words))
+        model = cls(config, NetInputs.to_load(words, vocab_size), source_vocab_size=len(sources))
         model.load_tensors(tensors)
         return model
 

@@ -113,6 +113,8 @@ class Seq2SeqTask(NetTask[Seq2SeqRecord, Tokenizers, Pairs]):
         """A net with fresh weights drawn by the record's seed."""
         import torch
 
+        from elman.nets.inputs import NetInputs
+
         model, targets = record.model, examples.arrays["train_target"]
         source_lengths, target_lengths = lengths_of(examples.arrays["train_source"]), lengths_of(targets)
         ratio = float(np.quantile(target_lengths / source_lengths, COVERED_SHARE))
@@ -120,13 +122,13 @@ class Seq2SeqTask(NetTask[Seq2SeqRecord, Tokenizers, Pairs]):
             "longest_target": model.longest_target or int(target_lengths.max()),
             "length_ratio": model.length_ratio or round(ratio, 2),
         }
+        vocab_size = examples.assets.target.vocab_size
+        rng = torch.Generator().manual_seed(record.seed)
         return _net_class(model)(
             model.model_copy(update=seen),
-            vocab_size=examples.assets.target.vocab_size,
+            NetInputs(vocab_size, rng=rng, counts=np.bincount(targets, minlength=vocab_size)),
             source_vocab_size=examples.assets.source.vocab_size,
             longest_source=int(source_lengths.max()),
-            rng=torch.Generator().manual_seed(record.seed),
-            counts=np.bincount(targets, minlength=examples.assets.target.vocab_size),
         )
 
     def batches(self, record: Seq2SeqRecord, examples: PairExamples, *, train: TrainConfig) -> Batches:

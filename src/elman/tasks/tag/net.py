@@ -13,17 +13,18 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from torch.nn import Linear, Module
+from torch.nn import Linear
 
 from elman.core.arrays import Array
 from elman.core.tensors import under_prefix
 from elman.nets.crf import Crf
-from elman.nets.layer import draw_weights
+from elman.nets.inputs import NetInputs, dtype_of
 from elman.nets.layer_mix import LayerMix
-from elman.nets.loss import Loss
 from elman.nets.spelling import Spelling
-from elman.nets.text_encoder import TextReader
-from elman.nets.vocabulary_net import dtype_of, embedding_of, load_tensors, tensors_of
+from elman.nets.text_encoder import TextEncoder
+from elman.nets.text_net import TextNet, initialise_linear
+from elman.nets.trainable import Loss
+from elman.nets.vocabulary_net import embedding_of, load_tensors
 from elman.tasks.bilm.config import BilmConfig
 from elman.tasks.bilm.net import BilmFeatures
 from elman.tasks.tag.assets import BILM_TENSORS
@@ -42,8 +43,8 @@ class Tags:
     probabilities: Array | None  # (B, T, L), of every label at every word
 
 
-class TaggerModel(Module):
-    """Predicts tags. `labels` in their order; without `rng` all weights are zero, to be loaded.
+class TaggerModel(TextNet):
+    """Predicts tags, `labels` in their order.
 
     bilm: trained language models, whose layers, mixed as the tagger learns to, are read beside each word.
     """
@@ -51,17 +52,14 @@ class TaggerModel(Module):
     def __init__(
         self,
         config: TaggerConfig,
+        inputs: NetInputs,
         *,
-        vocab_size: int,
         num_characters: int,
         labels: Sequence[str],
-        rng: torch.Generator | None,
-        counts: Array | None = None,
-        vectors: Array | None = None,
         bilm: BilmFeatures | None = None,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
+        dtype = inputs.dtype
         self.vocab_size = len(labels)  # of answers
         self.bilm = bilm
         self.mix = None if bilm is None else LayerMix(bilm.num_feature_layers, dtype=dtype)
@@ -76,16 +74,14 @@ class TaggerModel(Module):
             )
         more = self.spelling.features if self.spelling is not None else 0
         more += bilm.width if bilm is not None else 0
-        self.reader = TextReader(
-            config, vocab_size=vocab_size, more_inputs=more, counts=counts, vectors=vectors, dtype=dtype
-        )
+        self.reader = TextEncoder(config, inputs, more_inputs=more)
         self.config: TaggerConfig = config.model_copy(update={"embedding": self.reader.config.embedding})
         self.output = Linear(self.reader.features, len(labels), dtype=dtype)
         self.crf: Crf | None = None
         if config.output == "crf":
             self.crf = Crf(len(labels), may_follow=allowed_pairs(labels, config.scheme), dtype=dtype)
-        if rng is not None:
-            self._initialise(rng, vectors)
+        if inputs.rng is not None:
+            self._initialise(inputs.rng, inputs.vectors)
 
     @classmethod
     def from_tensors(
@@ -101,14 +97,12 @@ class TaggerModel(Module):
         characters = tensors.get("spelling.embedding.weight")
         model = cls(
             config.model_copy(update={"embedding": words.shape[1]}),
-            vocab_size=len(words),
+            NetInputs.to_load(words),
             num_characters=0 if characters is None else len(characters),
             labels=labels,
-            rng=None,
             bilm=None
             if bilm is None
             else BilmFeatures(bilm, under_prefix(tensors, BILM_TENSORS), dtype=dtype_of(words)),
-            dtype=dtype_of(words),
         )
         load_tensors(model, tensors)
         return model
@@ -117,15 +111,9 @@ class TaggerModel(Module):
         self.reader.initialise(rng, vectors)
         if self.spelling is not None:
             self.spelling.initialise(rng)
-        draw_weights(rng, self.output.weight, inputs=self.output.in_features)
-        with torch.no_grad():
-            self.output.bias.zero_()
+        initialise_linear(self.output, rng)
         if self.crf is not None:
             self.crf.initialise(rng)
-
-    def tensors(self) -> dict[str, Array]:
-        """Every number that was learned, by name."""
-        return tensors_of(self)
 
     def predict(self, words: Words, *, with_probabilities: bool = False) -> Tags:
         """The likeliest tags: each by itself, or of a CRF the likeliest sequence."""
@@ -139,9 +127,6 @@ class TaggerModel(Module):
         return Tags(best_TB.t().cpu().numpy(), probabilities)
 
     # -------------------------------------------------------------------------------------------------------- training
-
-    def start_training(self, rows: int) -> None:
-        """Nothing is carried from batch to batch."""
 
     def batch_loss(self, batch: TagBatch, state: Any) -> tuple[Loss, None]:
         """Nats of the right tags: of each by itself, or of whole sentences by a CRF."""
@@ -174,9 +159,6 @@ class TaggerModel(Module):
             beside.append(self.mix(self.bilm(self._ids(words.foreign), lengths_B)).transpose(0, 1))
         encoding = self.reader(self._ids(words.words).t(), lengths_B, torch.cat(beside, dim=-1) if beside else None)
         return self.output(encoding.outputs), lengths_B
-
-    def _ids(self, numbers: Array) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64)).to(self.reader.device)
 
 
 def allowed_pairs(labels: Sequence[str], scheme: str | None) -> Array | None:

@@ -139,6 +139,7 @@ class TagTask(NetTask[TagRecord, TagAssets, list[Sentence]]):
         """A net with fresh weights drawn by the record's seed."""
         import torch
 
+        from elman.nets.inputs import NetInputs
         from elman.tasks.bilm.net import BilmFeatures
         from elman.tasks.tag.net import TaggerModel
 
@@ -148,15 +149,14 @@ class TagTask(NetTask[TagRecord, TagAssets, list[Sentence]]):
         counts = np.bincount(words[forms != EOS_ID], minlength=lexicon.words.vocab_size)
         counts[UNK_ID] = 0
         bilm = None if assets.bilm is None else BilmFeatures(assets.bilm, under_prefix(arrays, BILM_TENSORS))
-        return TaggerModel(
-            record.model,
-            vocab_size=lexicon.words.vocab_size,
-            num_characters=lexicon.characters.vocab_size,
-            labels=record.labels,
+        inputs = NetInputs(
+            lexicon.words.vocab_size,
             rng=torch.Generator().manual_seed(record.seed),
             counts=counts,
             vectors=np.array(arrays["vectors"]) if "vectors" in arrays else None,
-            bilm=bilm,
+        )
+        return TaggerModel(
+            record.model, inputs, num_characters=lexicon.characters.vocab_size, labels=record.labels, bilm=bilm
         )
 
     def batches(self, record: TagRecord, examples: TagExamples, *, train: TrainConfig) -> Batches:
