@@ -1,15 +1,21 @@
 # Everything is set up by the first command that needs it: only Python (3.11 or newer), pip and make have to be there.
 PYTHON ?= python3
 VENV   ?= .venv
+DIST   ?= dist
 BIN    := $(VENV)/bin
+PIP    := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types docs clean
+.PHONY: demo test slow lint types docs dist clean
 
 demo: $(VENV)/.run
 	$(BIN)/elman demo
 
+# A few minutes: what takes longer is in `make slow`.
 test: lint types
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+slow: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -21,17 +27,25 @@ types: $(VENV)/.test
 docs: $(VENV)/.test
 	$(BIN)/python docs/make_cli.py
 
+# Wheel and source package, tried in an empty environment without the sources.
+dist: $(VENV)/.test
+	rm -rf $(DIST)
+	$(BIN)/python -m hatchling build -d $(DIST)
+	$(PYTHON) -m venv $(DIST)/venv
+	$(DIST)/venv/bin/python $(PIP) $(DIST)/elman-*.whl
+	cd $(DIST) && venv/bin/elman demo --quick --out demo
+
 # constraints.txt pins every version, so that two installs are equal.
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/python $(PIP) --editable .
 	touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,lint]'
+	$(BIN)/python $(PIP) --editable '.[test,lint]'
 	touch $@ $(VENV)/.run
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DIST) .pytest_cache .mypy_cache .ruff_cache .hypothesis

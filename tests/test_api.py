@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import elman
-from elman.api.make import parse_duration, parse_size
+from elman import EvaluateOptions
+from elman.api import parse_size
 from elman.core.errors import MissingError, UsageError, WriteError
 from elman.tasks.lm.model import until
+from elman.training.budget import parse_duration
 
 LINES = ["the cat sat on the mat .", "the dog sat on the log .", "a cat and a dog .", "who saw the cat ?"]
 
@@ -41,7 +43,7 @@ def test_no_room_hides_a_public_name() -> None:
     for name in rooms & set(elman.__all__):
         importlib.import_module(f"elman.{name}")
     assert callable(elman.train)
-    assert elman.train.__module__ == "elman.api.make"
+    assert elman.train.__module__ == "elman.api"
     assert set(elman.__all__) <= set(dir(elman))
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = elman.trian  # type: ignore[attr-defined]
@@ -198,7 +200,7 @@ def test_a_missing_directory_is_an_error_of_ours(tmp_path: Path) -> None:
 
 
 def test_the_interval_has_the_perplexity_inside(lines_model: elman.Model, corpus: Path) -> None:
-    found = lines_model.evaluate(corpus, seed=3)
+    found = lines_model.evaluate(corpus, EvaluateOptions(seed=3))
     assert found["perplexity_low"] <= found["perplexity"] <= found["perplexity_high"]
     assert found["seed"] == 3
     assert np.isfinite(found["bits_per_byte"])

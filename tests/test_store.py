@@ -147,12 +147,12 @@ def test_any_damage_to_any_file_is_found_when_a_model_is_loaded(
     (directory / name).write_bytes(bad)
     if name == files.MANIFEST:  # it vouches for the others; what can still be read of it must be true or refused
         with contextlib.suppress(ElmanError):
-            assert store.load(directory).record == store.load(model).record
+            assert elman.load(directory).record == elman.load(model).record
     else:
         with pytest.raises(ElmanError):
-            store.load(directory)
+            elman.load(directory)
     with contextlib.suppress(ElmanError):  # unverified: a message, or some model
-        store.load(directory, verify=False)
+        elman.load(directory, verify=False)
 
 
 def test_the_card_names_no_numbers_where_nothing_was_held_out(corpus: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elman.cli import demo, demo_corpus, demo_names
-from tests.cli.conftest import Run
+from tests.commands import Run
 
 
 def test_the_corpus_is_cut_by_topic_and_no_paragraph_is_in_two_parts(tmp_path: Path) -> None:
@@ -44,6 +44,19 @@ def fixture_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "MASKED", replace(demo.MASKED, budget=None, settings=masked))
     monkeypatch.setattr(demo, "HEAD_BUDGET", None)
     monkeypatch.setattr(demo, "HEAD_SETTINGS", steps)
+
+
+def test_the_quick_demo_compares_a_few_models(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = {"train.steps": 200, "model.hidden": 64, "train.batch": 20, "train.bptt": 20}
+    lstm = replace(demo.QUICK["lstm"], budget=None, settings=steps)
+    monkeypatch.setattr(demo, "QUICK", {**demo.QUICK, "lstm": lstm})
+    done = run("demo", "--quick", "--json", "--out", tmp_path / "demo")
+    assert done.code == 0, done.err
+    perplexity = {row["name"]: row["perplexity"] for row in done.json["models"]}
+    assert list(perplexity) == [*demo.QUICK, "mkn+lstm+cache"]
+    assert perplexity["uniform"] > perplexity["unigram"] > perplexity["bigram"] > perplexity["mkn"]
+    assert perplexity["mkn+lstm+cache"] < perplexity["mkn"]
+    assert run("next", tmp_path / "demo" / "mkn-lstm-cache", "The value of the").code == 0
 
 
 @pytest.mark.slow

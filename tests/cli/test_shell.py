@@ -15,7 +15,7 @@ import pytest
 
 import elman
 from elman.cli import main, terminal
-from tests.cli.conftest import LINES, Run, run_process
+from tests.commands import LINES, Run, run_process
 
 VERBS = [
     *("demo", "train", "resume", "evaluate", "score", "generate", "next"),

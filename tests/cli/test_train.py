@@ -13,7 +13,7 @@ import pytest
 
 import elman
 from elman.core import files
-from tests.cli.conftest import LINES, Run, run_process
+from tests.commands import LINES, Run, run_process
 
 
 def test_training_prints_its_numbers_and_its_seed(run: Run, corpus: Path, tmp_path: Path) -> None:

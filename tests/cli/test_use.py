@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import elman
-from tests.cli.conftest import LINES, Run
+from tests.commands import LINES, Run
 
 KEYS = ["perplexity", "nats_per_token", "bits_per_byte", "tokens", "unknown_tokens", "impossible_tokens", "signature"]
 

@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from elman.core.errors import DataError, MissingError, UsageError, WriteError
 from elman.counts import arpa_lines
 from elman.counts.arpa import read_arpa, write_arpa
-from elman.counts.fit import fit_counts
-from elman.counts.kneser_ney import fit_kneser_ney
 from elman.counts.scratch import Scratch
-from elman.tasks.lm.count_config import KneserNeyConfig, NgramConfig
 from elman.testing import LAWS
 from elman.text.units.chunks import join_chunks
+from tests.counts.fitting import kneser_ney, smoothed
 
 DATA = Path(__file__).parent.parent / "data"
 FIXTURE = DATA / "kenlm-order3.arpa"  # see README.md there for the command
@@ -209,34 +207,29 @@ def test_our_kneser_ney_is_kenlms():
     tokens, theirs = read_arpa(FIXTURE)
     ids = np.array([tokens.index(w) for line in TEXT.read_text().splitlines() for w in (*line.split(), "</s>")])
     with Scratch() as scratch:
-        ours = fit_kneser_ney(
-            KneserNeyConfig(order=3),
-            ids.astype(np.uint16),
-            vocab_size=len(tokens),
-            reset_lines=True,
-            scratch=scratch,
-            report=lambda sentence: None,
+        ours = kneser_ney(
+            ids.astype(np.uint16), order=3, vocab_size=len(tokens), reset_lines=True, scratch=scratch
         ).tensors()
     for name, tensor in theirs.tensors().items():
         np.testing.assert_allclose(ours[name], tensor, atol=3e-6, err_msg=name)
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("fit", "options"),
     [
-        KneserNeyConfig(order=2),
-        KneserNeyConfig(order=4, prune=(0, 0, 1, 1)),
-        NgramConfig(order=3, smoothing="witten-bell"),
-        NgramConfig(order=3, smoothing="interpolated"),
+        (kneser_ney, {"order": 2}),
+        (kneser_ney, {"order": 4, "prune": (0, 0, 1, 1)}),
+        (smoothed, {"order": 3, "smoothing": "witten-bell"}),
+        (smoothed, {"order": 3, "smoothing": "interpolated"}),
     ],
-    ids=str,
+    ids=["mkn", "mkn pruned", "witten-bell", "interpolated"],
 )
-def test_kenlm_scores_our_models_as_we_do(config, tmp_path, kenlm):
+def test_kenlm_scores_our_models_as_we_do(fit, options, tmp_path, kenlm):
     tokens, path = read_arpa(FIXTURE)[0], tmp_path / "ours.arpa"
     lines = [line.split() for line in TEXT.read_text().splitlines()]
     ids = np.array([tokens.index(word) for line in lines for word in (*line, "</s>")], np.uint16)
     with Scratch() as scratch:
-        model = fit_counts(config, ids, vocab_size=len(tokens), reset_lines=True, scratch=scratch)
+        model = fit(ids, vocab_size=len(tokens), reset_lines=True, scratch=scratch, **options)
     write_arpa(model, tokens, path)
     oracle = kenlm.Model(str(path))
     for words in [*random_lines([*tokens[2:], "neverseen"], np.random.default_rng(4)), *lines[:50]]:
@@ -483,8 +476,8 @@ def test_only_back_off_models_of_single_lines_are_written(tmp_path):
     ids = np.array([2, 3, 1, 3, 2, 1], np.uint16)
     out = tmp_path / "out.arpa"
     with Scratch() as scratch:
-        counted = fit_counts(NgramConfig(smoothing="ml"), ids, vocab_size=4, reset_lines=True, scratch=scratch)
-        streamed = fit_counts(KneserNeyConfig(order=2), ids, vocab_size=4, reset_lines=False, scratch=scratch)
+        counted = smoothed(ids, order=3, smoothing="ml", vocab_size=4, reset_lines=True, scratch=scratch)
+        streamed = kneser_ney(ids, order=2, vocab_size=4, reset_lines=False, scratch=scratch)
     for other, hint in ((counted, "--model mkn"), (object(), "--model mkn"), (streamed, "--reset-lines")):
         with pytest.raises(UsageError) as error:
             write_arpa(other, ["<unk>", "</s>", "a", "b"], out)
@@ -514,6 +507,6 @@ def test_words_of_any_script_make_the_round_trip(tmp_path):
     ids = np.array([2, 3, 1, 3, 2, 1], np.uint16)
     tokens = ["<unk>", "</s>", "naïve", "日本\u3000語"]  # the space inside is none to ARPA, nor to us
     with Scratch() as scratch:
-        model = fit_counts(KneserNeyConfig(order=2), ids, vocab_size=4, reset_lines=True, scratch=scratch)
+        model = kneser_ney(ids, order=2, vocab_size=4, reset_lines=True, scratch=scratch)
     write_arpa(model, tokens, tmp_path / "out.arpa")
     assert read_arpa(tmp_path / "out.arpa")[0] == tokens

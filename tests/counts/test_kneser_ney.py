@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from elman.counts.counting import count_ngrams
 from elman.counts.interpolation import suffix_links
-from elman.counts.kneser_ney import adjusted_counts, count_of_counts, estimate_discounts, fit_kneser_ney
+from elman.counts.kneser_ney import adjusted_counts, count_of_counts, estimate_discounts
 from elman.counts.scratch import Scratch
-from elman.tasks.lm.count_config import KneserNeyConfig
 from elman.testing import LAWS
+from tests.counts.fitting import kneser_ney, silent
 from tests.counts.reference import BOS, EOS, Reference, kneser_ney_share
 
 LINES = st.lists(st.lists(st.integers(2, 5), max_size=8), min_size=1, max_size=12)
@@ -20,11 +20,17 @@ def stream(lines):
     return np.array([word for line in lines for word in (*line, EOS)], np.uint16)
 
 
-def fit(lines, *, family="mkn", order=3, vocab_size=6, reset_lines=True, prune=(), report=lambda sentence: None):
-    config = KneserNeyConfig(family=family, order=order, prune=prune)
+def fit(lines, *, family="mkn", order=3, vocab_size=6, reset_lines=True, prune=(), report=silent):
     with Scratch() as scratch:
-        return fit_kneser_ney(
-            config, stream(lines), vocab_size=vocab_size, reset_lines=reset_lines, scratch=scratch, report=report
+        return kneser_ney(
+            stream(lines),
+            order=order,
+            vocab_size=vocab_size,
+            reset_lines=reset_lines,
+            scratch=scratch,
+            modified=family == "mkn",
+            prune=prune,
+            report=report,
         )
 
 
@@ -120,13 +126,11 @@ def test_counting_in_files_gives_the_same_model_as_counting_in_memory(tmp_path):
     rng = np.random.default_rng(2)
     ids = np.minimum(rng.zipf(1.3, 60_000) + 1, 3_000).astype(np.uint16)
     ids[-1] = EOS
-    config, models = KneserNeyConfig(order=4), []
+    models = []
     for spills in (False, True):
         with Scratch(directory=tmp_path) as scratch:
             scratch.spills, scratch.chunk_rows = spills, 1 << 12 if spills else 1 << 20
-            model = fit_kneser_ney(
-                config, ids, vocab_size=3_001, reset_lines=True, scratch=scratch, report=lambda sentence: None
-            )
+            model = kneser_ney(ids, order=4, vocab_size=3_001, reset_lines=True, scratch=scratch)
             models.append({name: np.array(tensor) for name, tensor in model.tensors().items()})
             assert any(tmp_path.iterdir()) == spills
     assert not any(tmp_path.iterdir())

@@ -6,22 +6,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elman.counts.counting import count_ngrams
-from elman.counts.fit import fit_counts, restore_counts
 from elman.counts.scratch import Scratch
 from elman.counts.smoothing import CountModel, UniformModel, jelinek_mercer, tune_alpha, tune_weights
-from elman.tasks.lm.count_config import BigramConfig, NgramConfig, UnigramConfig
 from elman.testing import LAWS
+from tests.counts.fitting import silent, smoothed
 from tests.counts.reference import BOS, EOS, Reference, witten_bell_share
 from tests.counts.test_kneser_ney import LINES, probability, stream
 
 SMOOTHINGS = ("ml", "add", "interpolated", "witten-bell", "absolute")
 
 
-def fit(config, lines, *, vocab_size=6, reset_lines=True, heldout=None, report=lambda sentence: None):
+def fit(lines, *, smoothing, order, alpha=None, vocab_size=6, reset_lines=True, heldout=None, report=silent):
     with Scratch() as scratch:
-        return fit_counts(
-            config,
+        return smoothed(
             stream(lines),
+            smoothing=smoothing,
+            order=order,
+            alpha=alpha,
             vocab_size=vocab_size,
             reset_lines=reset_lines,
             scratch=scratch,
@@ -40,7 +41,7 @@ def random_lines(seed=3, *, words=4, lines=60):
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 def test_the_laws_hold(law, smoothing, reset_lines):
     lines = random_lines()
-    model = fit(NgramConfig(order=3, smoothing=smoothing), lines, vocab_size=4, reset_lines=reset_lines)
+    model = fit(lines, order=3, smoothing=smoothing, vocab_size=4, reset_lines=reset_lines)
     law(model, np.random.default_rng(4), 1e-5)
 
 
@@ -52,7 +53,7 @@ def test_the_laws_hold_for_the_uniform_model(law):
 @settings(max_examples=50, deadline=None)
 @given(LINES, st.integers(1, 3), st.booleans(), st.lists(st.integers(2, 5), max_size=4))
 def test_witten_bell_follows_the_definition(lines, order, reset_lines, words):
-    model = fit(NgramConfig(order=order, smoothing="witten-bell"), lines, reset_lines=reset_lines)
+    model = fit(lines, order=order, smoothing="witten-bell", reset_lines=reset_lines)
     reference = Reference(lines, order, 6, reset_lines=reset_lines)
     for word in range(6):
         history = [BOS if reset_lines else EOS, *words]
@@ -61,7 +62,7 @@ def test_witten_bell_follows_the_definition(lines, order, reset_lines, words):
 
 
 def test_maximum_likelihood_is_the_relative_frequency_and_the_unseen_is_impossible():
-    model = fit(BigramConfig(smoothing="ml"), [[2, 3], [2, 3], [2, 4]])
+    model = fit([[2, 3], [2, 3], [2, 4]], order=2, smoothing="ml")
     assert probability(model, [2], 3) == pytest.approx(2 / 3)
     assert probability(model, [2], 4) == pytest.approx(1 / 3)
     assert probability(model, [2], 2) == 0
@@ -69,13 +70,13 @@ def test_maximum_likelihood_is_the_relative_frequency_and_the_unseen_is_impossib
 
 
 def test_a_history_never_seen_backs_off():
-    model = fit(BigramConfig(smoothing="ml"), [[2, 3], [2, 3], [2, 4]])
+    model = fit([[2, 3], [2, 3], [2, 4]], order=2, smoothing="ml")
     # word 5 was never read: nine tokens in all, three of them word 2
     assert probability(model, [5], 2) == pytest.approx(3 / 9)
 
 
 def test_add_alpha_by_hand():
-    model = fit(BigramConfig(alpha=0.5), [[2, 3], [2, 3], [2, 4]])
+    model = fit([[2, 3], [2, 3], [2, 4]], order=2, smoothing="add", alpha=0.5)
     assert probability(model, [2], 3) == pytest.approx((2 + 0.5) / (3 + 0.5 * 6))
     assert probability(model, [2], 5) == pytest.approx(0.5 / (3 + 0.5 * 6))
 
@@ -121,23 +122,22 @@ def test_interpolated_beats_plain_add_on_text_not_seen():
         return -sum(np.log(probability(model, line[:t], w)) for line in test for t, w in enumerate([*line, EOS]))
 
     models = [
-        fit(NgramConfig(order=3, smoothing=s), lines, vocab_size=9, heldout=heldout) for s in ("interpolated", "add")
+        fit(lines, order=3, smoothing=smoothing, vocab_size=9, heldout=heldout) for smoothing in ("interpolated", "add")
     ]
     assert loss(models[0]) < loss(models[1])
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 def test_a_model_survives_its_tensors(smoothing):
-    config = NgramConfig(order=3, smoothing=smoothing)
-    model = fit(config, random_lines())
-    again = restore_counts(config, model.tensors(), vocab_size=6, reset_lines=True)
+    model = fit(random_lines(), order=3, smoothing=smoothing)
+    again = type(model).from_tensors(model.tensors(), order=3, vocab_size=6, reset_lines=True)
     state = model.advance(np.array([2, 3]), model.start(2))
     np.testing.assert_array_equal(again.predict(state), model.predict(state))
 
 
 def test_what_is_tuned_is_said():
     said = []
-    fit(UnigramConfig(), random_lines(), report=said.append)
-    fit(NgramConfig(smoothing="interpolated"), random_lines(), report=said.append)
+    fit(random_lines(), order=1, smoothing="add", report=said.append)
+    fit(random_lines(), order=3, smoothing="interpolated", report=said.append)
     assert "alpha" in said[0]
     assert "interpolation weights" in said[1]

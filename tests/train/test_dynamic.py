@@ -21,7 +21,7 @@ from elman.testing import TableLM
 from elman.text.units.vocabulary import EOS_ID
 from elman.training import dynamic
 from elman.training.dynamic import Dynamics, adapting, nets_of
-from tests.models.zoo import build
+from tests.tasks.lm.zoo import build
 
 FAST = Dynamics(segment=4, rate=0.05, decay=0.01)
 VARIED = ["lstm", "gru", "adaptive", "adaptive, tied", "tied, projected", "learned start", "frozen vectors", "window"]

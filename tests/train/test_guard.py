@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from elman.nets.loss import Loss
+from elman.nets.trainable import Loss
 from elman.training import guard
 from elman.training import loop as trainer_module
 from elman.training.checkpoint import newest_checkpoint

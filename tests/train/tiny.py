@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from elman.core.errors import ElmanError
-from elman.nets.loss import Loss, StreamNet
+from elman.nets.trainable import Loss, StreamNet
 from elman.text.units.vocabulary import EOS_ID
 from elman.training.config import TrainConfig
 from elman.training.loop import Trainer

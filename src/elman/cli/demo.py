@@ -6,7 +6,7 @@ import contextlib
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,6 +75,10 @@ MIXTURES = {
     "mkn+lstm+cache": ("mkn", "lstm", "cache"),
     "+neural cache": ("mkn", "lstm", "cache", "neural-cache"),
 }
+QUICK = {name: ENTRIES[name] for name in ("uniform", "unigram", "bigram", "kn", "mkn")} | {
+    "lstm": Entry("all, gated", "lstm", "10s"),
+}
+QUICK_MIXTURES = {"mkn+lstm+cache": MIXTURES["mkn+lstm+cache"]}
 DYNAMIC = "+dynamic"  # the last mixture, whose net learns from what it has read
 SAMPLE_TOKENS = 28
 SAMPLE_TEMPERATURE = 0.8
@@ -85,6 +89,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where texts and models go.")] = Path(
         "elman-demo"
     ),
+    quick: Annotated[bool, typer.Option("--quick", help="Only a few of the models: half a minute.")] = False,
     seed: Seed = 1,
     json: Json = False,
 ) -> None:
@@ -96,67 +101,121 @@ def demo(
 
     import elman.api  # noqa: F401
 
-    num_steps = len(ENTRIES) + len(MIXTURES) + 1 + 1 + len(HEADS) + len(demo_names.CONTEXTS)
-    with _bar(num_steps) as step:
-        texts = write_corpus(out)
-        rows, both_sides = compare_models(texts, out, seed, step)
-        heads, vocab_size = compare_heads(texts, out, seed, step)
-        names = demo_names.compare_contexts(out, seed, step)
-        step("")
+    found = _compare_few(out, seed) if quick else _compare_all(out, seed)
     if json:
-        found: dict[str, Any] = {
-            "models": [asdict(row) for row in rows],
-            "both_sides": asdict(both_sides),
-            "heads": [asdict(row) for row in heads],
-            "vocab_size": vocab_size,
-            "names": [asdict(row) for row in names],
-        }
-        terminal.print_json(found | {"seed": seed, "directory": str(out)})
+        terminal.print_json({**found.as_json(), "seed": seed, "directory": str(out)})
         return
-    print_rows(rows)
-    print_both_sides(both_sides)
-    print_heads(heads, net=HEAD_NET, vocab_size=vocab_size)
-    print_samples(rows)
-    demo_names.print_names(names, out)
+    print_rows(found.rows)
+    if found.both_sides is not None:
+        print_both_sides(found.both_sides)
+    if found.heads:
+        print_heads(found.heads, net=HEAD_NET, vocab_size=found.vocab_size)
+    print_samples(found.rows)
+    if found.names:
+        demo_names.print_names(found.names, out)
     terminal.say(f"\nseed {seed}; the models are in {out}. Now try:\n")
-    for command in (
+    commands = [
         f'elman next {out}/mkn "The value of the"',
         f'elman generate {out}/mkn --prompt "The statement" --temperature 0.8',
         f"elman evaluate {out}/mkn {out}/test.txt --json",
-        f"echo {demo_names.SOURCE} | elman predict {out}/names-attention --n-best 3",
-    ):
+    ]
+    if found.names:
+        commands.append(f"echo {demo_names.SOURCE} | elman predict {out}/names-attention --n-best 3")
+    for command in commands:
         terminal.say(f"  {command}")
 
 
-def compare_models(texts: Texts, out: Path, seed: int, step: Step) -> tuple[list[Row], BothSides]:
-    """Every family, mixtures of some, and the models that see both sides of a word."""
-    from elman.api import EvaluateOptions, mix
+@dataclass(frozen=True)
+class Comparison:
+    """All that the demo shows."""
 
+    rows: list[Row]
+    both_sides: BothSides | None = None
+    heads: list[HeadRow] = field(default_factory=list)
+    vocab_size: int = 0
+    names: list[demo_names.NamesRow] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return {
+            "models": [asdict(row) for row in self.rows],
+            "both_sides": None if self.both_sides is None else asdict(self.both_sides),
+            "heads": [asdict(row) for row in self.heads],
+            "vocab_size": self.vocab_size,
+            "names": [asdict(row) for row in self.names],
+        }
+
+
+def _compare_all(out: Path, seed: int) -> Comparison:
+    num_steps = len(ENTRIES) + len(MIXTURES) + 1 + 1 + len(HEADS) + len(demo_names.CONTEXTS)
+    with _bar(num_steps) as step:
+        texts = write_corpus(out)
+        rows = compare_models(ENTRIES, texts, out, seed, step)
+        mixed, last = mix_models(MIXTURES, texts, out, seed, step)
+        rows += [*mixed, evaluate_dynamically(last, texts, seed, step)]
+        both_sides = compare_both_sides(texts, out, seed, step)
+        heads, vocab_size = compare_heads(texts, out, seed, step)
+        names = demo_names.compare_contexts(out, seed, step)
+        step("")
+    return Comparison(rows, both_sides, heads, vocab_size, names)
+
+
+def _compare_few(out: Path, seed: int) -> Comparison:
+    with _bar(len(QUICK) + len(QUICK_MIXTURES)) as step:
+        texts = write_corpus(out)
+        rows = compare_models(QUICK, texts, out, seed, step)
+        mixed, _ = mix_models(QUICK_MIXTURES, texts, out, seed, step)
+        step("")
+    return Comparison([*rows, *mixed])
+
+
+def compare_models(entries: Mapping[str, Entry], texts: Texts, out: Path, seed: int, step: Step) -> list[Row]:
+    """Train and measure each."""
     rows = []
-    both: dict[str, Any] = {}
-    for name, entry in ENTRIES.items():
+    for name, entry in entries.items():
         step(f"training {name}")
         begin = time.perf_counter()
         made = _train(entry, texts, out / name.split()[0], seed)
-        seconds = time.perf_counter() - begin
-        if entry.task == "bilm":
-            both = made.evaluate(texts["test"], EvaluateOptions(seed=seed))
-        rows.append(_row(name, entry.what, made.language_model(), seconds, texts, seed))
-    for name, members in MIXTURES.items():
+        rows.append(_row(name, entry.what, made.language_model(), time.perf_counter() - begin, texts, seed))
+    return rows
+
+
+def mix_models(
+    mixtures: Mapping[str, Sequence[str]], texts: Texts, out: Path, seed: int, step: Step
+) -> tuple[list[Row], Model]:
+    """Mixtures of models that were trained; and the last of them."""
+    from elman.api import mix
+
+    rows = []
+    for name, members in mixtures.items():
         step(f"mixing {name}")
         begin = time.perf_counter()
         parts: list[str | Path] = [part if part.endswith("cache") else out / part for part in members]
         mixed = mix(parts, valid=texts["valid"], out=out / "-".join(members), seed=seed, overwrite=True)
         rows.append(_row(name, "all of that", mixed, time.perf_counter() - begin, texts, seed))
+    return rows, mixed
+
+
+def evaluate_dynamically(model: Model, texts: Texts, seed: int, step: Step) -> Row:
+    """The same model, whose nets learn from what they have read."""
+    from elman.api import EvaluateOptions
+
     step("dynamic evaluation")
     begin = time.perf_counter()
-    numbers = mixed.evaluate(texts["test"], EvaluateOptions(dynamic=True, seed=seed))
+    numbers = model.evaluate(texts["test"], EvaluateOptions(dynamic=True, seed=seed))
     figures = (numbers["perplexity_dynamic"], numbers["bits_per_byte_dynamic"], time.perf_counter() - begin)
-    rows.append(Row(DYNAMIC, "and learns", *figures, mixed.num_bytes or 0, None))
+    return Row(DYNAMIC, "and learns", *figures, model.num_bytes or 0, None)
+
+
+def compare_both_sides(texts: Texts, out: Path, seed: int, step: Step) -> BothSides:
+    """The models that see both sides of a word."""
+    from elman.api import EvaluateOptions, load
+
     step("training masked")
+    both = load(out / "bilm").evaluate(texts["test"], EvaluateOptions(seed=seed))
     masked = _train(MASKED, texts, out / "masked", seed)
     restored = masked.evaluate(texts["test"], EvaluateOptions(seed=seed))
-    return rows, BothSides(
+    return BothSides(
         both["perplexity"],
         both["perplexity_backward"],
         restored["accuracy"],

@@ -53,13 +53,11 @@ def follow(trie: Trie, tokens: Array, nodes: Array) -> list[Array]:
     return found
 
 
-class NgramModel:
-    """A trie with a log-probability for each n-gram and a log back-off weight for each history."""
+class TrieModel:
+    """A model whose state is where the last words are in a trie of n-grams. -> states (B, order - 1)"""
 
-    def __init__(self, trie: Trie, log_probs: Sequence[Array], backoffs: Sequence[Array], *, reset_lines: bool) -> None:
+    def __init__(self, trie: Trie, *, reset_lines: bool) -> None:
         self.trie = trie
-        self.log_probs = tuple(log_probs)
-        self.backoffs = tuple(backoffs)
         self.reset_lines = reset_lines
 
     @property
@@ -71,7 +69,25 @@ class NgramModel:
         return self.trie.order
 
     def start(self, rows: int) -> Array:
+        """As if a line, or the text, had just begun."""
         return start_nodes(self.trie, rows, reset_lines=self.reset_lines)
+
+    def advance(self, tokens: Array, state: Array) -> Array:
+        """One word further."""
+        return advance_nodes(self.trie, tokens, state)
+
+    def join(self, states: Sequence[Array]) -> Array:
+        """The rows of all."""
+        return np.concatenate(states)
+
+
+class NgramModel(TrieModel):
+    """A trie with a log-probability for each n-gram and a log back-off weight for each history."""
+
+    def __init__(self, trie: Trie, log_probs: Sequence[Array], backoffs: Sequence[Array], *, reset_lines: bool) -> None:
+        super().__init__(trie, reset_lines=reset_lines)
+        self.log_probs = tuple(log_probs)
+        self.backoffs = tuple(backoffs)
 
     def predict(self, state: Array) -> Array:
         out = np.empty((len(state), self.vocab_size), np.float32)
@@ -83,12 +99,6 @@ class NgramModel:
                     rows = self.trie.children(k, node)
                     row[self.trie.words[k][rows]] = self.log_probs[k][rows]
         return np.minimum(out, 0, out=out)  # see _score_chunk
-
-    def advance(self, tokens: Array, state: Array) -> Array:
-        return advance_nodes(self.trie, tokens, state)
-
-    def join(self, states: Sequence[Array]) -> Array:
-        return np.concatenate(states)
 
     def score(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
         rows, num_tokens = tokens.shape

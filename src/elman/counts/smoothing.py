@@ -13,7 +13,7 @@ from elman.core.tensors import require_table
 from elman.counts.counting import Counts
 from elman.counts.interpolation import Share, interpolate, suffix_links
 from elman.counts.kneser_ney import count_of_counts, discounting, estimate_discounts
-from elman.counts.ngram import NgramModel, advance_nodes, follow, start_nodes, trie_from_tensors
+from elman.counts.ngram import NgramModel, TrieModel, follow, trie_from_tensors
 from elman.counts.scratch import Scratch
 from elman.counts.trie import NOWHERE
 from elman.text.units.vocabulary import EOS_ID
@@ -51,36 +51,18 @@ class UniformModel:
         return {}
 
 
-class CountModel:
+class CountModel(TrieModel):
     """(C(h w) + alpha) / (C(h) + alpha V), for the longest suffix h of the history that was ever a history.
 
     With alpha 0 it is maximum likelihood: what was never seen after h has probability zero.
     """
 
     def __init__(self, counts: Counts, *, alpha: float, reset_lines: bool) -> None:
-        self.trie = counts.trie
+        super().__init__(counts.trie, reset_lines=reset_lines)
         self.counts = counts.counts
         self.alpha = alpha
-        self.reset_lines = reset_lines
         self._num_unigrams = int(self.counts[0][: self.vocab_size].sum(dtype=np.int64))
         self._totals = history_totals(counts)
-
-    @property
-    def vocab_size(self) -> int:
-        return self.trie.vocab_size
-
-    @property
-    def order(self) -> int:
-        return self.trie.order
-
-    def start(self, rows: int) -> Array:
-        return start_nodes(self.trie, rows, reset_lines=self.reset_lines)
-
-    def advance(self, tokens: Array, state: Array) -> Array:
-        return advance_nodes(self.trie, tokens, state)
-
-    def join(self, states: Sequence[Array]) -> Array:
-        return np.concatenate(states)
 
     def predict(self, state: Array) -> Array:
         out = np.empty((len(state), self.vocab_size), np.float32)

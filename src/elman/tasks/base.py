@@ -10,16 +10,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
-from elman.core.settings import Sections
-from elman.text.readers import Sources
+from elman.core.settings import Sections, make
+from elman.text.readers import Sources, as_sources
 from elman.training.budget import Budget
 from elman.training.config import TrainConfig
-from elman.training.plan import Plan
+from elman.training.plan import Means, Plan
 from elman.training.progress import Outcome, Progress
 
 if TYPE_CHECKING:
@@ -29,8 +29,16 @@ if TYPE_CHECKING:
 
 AnyRecord = store.Record[Any, Any]
 R = TypeVar("R", bound=AnyRecord)  # the record of a task's models
-A = TypeVar("A")  # assets: what belongs to a model besides its weights: tokenizers, a linear baseline
+A = TypeVar("A", bound="Assets")
 H = TypeVar("H")  # held-out rows, as they were read
+
+
+class Assets(Protocol):
+    """What belongs to a model besides its weights: tokenizers, a linear baseline."""
+
+    def files(self) -> dict[str, bytes]:
+        """All of it as files, in a run and in a model directory."""
+
 
 Report = Callable[[str], None]
 OnProgress = Callable[[Progress], None]
@@ -134,13 +142,25 @@ class TaskModel(ABC, Generic[R]):
     predict_takes: ClassVar[frozenset[str]] = frozenset()  # fields of PredictOptions that apply
     evaluate_takes: ClassVar[frozenset[str]] = frozenset()  # fields of EvaluateOptions that apply
 
-    @abstractmethod
     def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Prediction]:
         """An answer for every line of some files, in order, as soon as it is there."""
+        options = options or PredictOptions()
+        refuse_options(self.record.task, options, takes=self.predict_takes)
+        return self._predict_lines(sources, options)
 
-    @abstractmethod
     def evaluate(self, data: str | Path | Sources, options: EvaluateOptions | None = None) -> dict[str, Any]:
         """Its numbers on some data."""
+        options = options or EvaluateOptions()
+        refuse_options(self.record.task, options, takes=self.evaluate_takes)
+        return self._evaluate(as_sources(data), options) | {"seed": options.seed}
+
+    @abstractmethod
+    def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Prediction]:
+        """`predict_lines`, when the options apply."""
+
+    @abstractmethod
+    def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
+        """`evaluate`, when the options apply."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Array]:
@@ -183,11 +203,12 @@ class TaskModel(ABC, Generic[R]):
         }
 
 
-class NetModel(TaskModel[R]):
+class NetModel(TaskModel[R], Generic[R, A]):
     """A net with what belongs to it."""
 
-    def __init__(self, record: R, net: Any, directory: Path | None = None) -> None:
+    def __init__(self, record: R, assets: A, net: Any, directory: Path | None = None) -> None:
         self.record = record
+        self.assets = assets
         self.net = net
         self.directory = directory
 
@@ -195,6 +216,10 @@ class NetModel(TaskModel[R]):
         """The weights."""
         found: dict[str, Array] = self.net.tensors()
         return found
+
+    def files(self) -> dict[str, bytes]:
+        """Those of the assets."""
+        return self.assets.files()
 
 
 # --------------------------------------------------------------------------------------------------------------- a task
@@ -246,12 +271,23 @@ class NetTask(Task[R], Generic[R, A, H]):
     """A task whose models are nets, trained by one procedure (`tasks.run`)."""
 
     record_type: ClassVar[type[Any]]
+    model_type: ClassVar[type[Any]]  # the net as a model at the text level
     measuring_share: ClassVar[float] = 0.06  # of a budget, at most, for the numbers on the held-out rows at the end
     has_streams: ClassVar[bool] = False  # whether train.bptt and train.bptt_spread apply
     fits_temperature: ClassVar[bool] = False  # whether train.fit_temperature applies
 
+    def data_settings(self, given: Mapping[str, Any]) -> Any:
+        """The record of the data that was asked for."""
+        return make(self.record_type.model_fields["data"].annotation, given, section="data")
+
+    def model_settings(self, given: Mapping[str, Any]) -> Any:
+        """The record of the model that was asked for."""
+        return make(self.record_type.model_fields["model"].annotation, given, section="model")
+
     def check(self, request: TrainRequest) -> None:
-        """Refuse settings that only other tasks have."""
+        """Refuse settings that this task does not have, or that do not fit together."""
+        self.data_settings(request.settings["data"])
+        self.model_settings(request.settings["model"])
         streams = () if self.has_streams else ("bptt", "bptt_spread")
         for key in (*streams, *(() if self.fits_temperature else ("fit_temperature",))):
             if key in request.settings["train"]:
@@ -278,8 +314,8 @@ class NetTask(Task[R], Generic[R, A, H]):
         """Read the data and learn its vocabulary."""
 
     @abstractmethod
-    def plan(self, prepared: Prepared[R, A, H], given: Sections, *, seconds: float, flops_per_second: float) -> Plan:
-        """Sizes for what the user has not set (`given` is what was), for so many seconds of training."""
+    def plan(self, prepared: Prepared[R, A, H], means: Means) -> Plan:
+        """Sizes for what the user has not set."""
 
     @abstractmethod
     def build(self, record: R, examples: Examples[A, H], *, report: Report) -> Any:
@@ -293,7 +329,6 @@ class NetTask(Task[R], Generic[R, A, H]):
     def examiner(self, record: R, net: Any, examples: Examples[A, H], *, train: TrainConfig) -> Examiner | None:
         """Who validates on the way; None without held-out rows."""
 
-    @abstractmethod
     def measure(
         self, model: Any, examples: Examples[A, H], outcome: Outcome, *, should_stop: ShouldStop
     ) -> dict[str, Any] | None:
@@ -301,20 +336,19 @@ class NetTask(Task[R], Generic[R, A, H]):
 
         When it should stop it returns the numbers of the part it has seen, with `examples` saying how many these were.
         """
+        found = None if examples.heldout is None else model.numbers(examples.heldout, should_stop=should_stop)
+        return None if found is None else {key: value for key, value in found.items() if key != "confusions"}
 
     @abstractmethod
     def restore(self, record: R, assets: A, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""
 
-    @abstractmethod
     def wrap(self, record: R, assets: A, net: Any, directory: Path | None) -> TaskModel[R]:
         """The net as a model at the text level."""
+        model: TaskModel[R] = self.model_type(record, assets, net, directory)
+        return model
 
     # what of a run is on disk besides its arrays
-
-    @abstractmethod
-    def asset_files(self, assets: A) -> dict[str, bytes]:
-        """The files that hold the assets, in a run and in a model."""
 
     @abstractmethod
     def read_assets(self, record: R, read: ReadFile) -> A:

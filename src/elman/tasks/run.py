@@ -24,6 +24,7 @@ from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared,
 from elman.tasks.legacy import upgrade_run
 from elman.training.budget import Budget, format_duration
 from elman.training.config import TrainConfig
+from elman.training.plan import Means
 from elman.training.progress import Outcome
 from elman.training.threads import advise_on_load, choose_threads, prepare_environment
 
@@ -69,7 +70,8 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
     left = max(1.0, budget.deadline - time.monotonic()) if budget else DEFAULT_SECONDS
     seconds = PLANNED_SHARE * left
     # half a second of measuring: others' work on the machine comes and goes
-    plan = task.plan(prepared, given, seconds=seconds, flops_per_second=measure_peak(repeats=40))
+    means = Means(seconds, measure_peak(repeats=40), given["model"], given["train"])
+    plan = task.plan(prepared, means)
     train = make(TrainConfig, {**plan.train, **given["train"]}, section="train")
     record, net = prepared.record, prepared.start
     if net is None:
@@ -93,7 +95,7 @@ def _write_run(run: Run, *, starts_trained: bool) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     files.write_tensors(folder / ARRAYS, run.examples.arrays)
-    for name, content in run.task.asset_files(run.examples.assets).items():
+    for name, content in run.examples.assets.files().items():
         files.write_bytes(folder / name, content)
     if run.examples.heldout is not None:
         rows = run.task.heldout_to_json(run.examples.heldout)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from elman import store
 from elman.core.arrays import Array
-from elman.core.settings import Config, make
+from elman.core.settings import Config
 from elman.tasks.base import (
     EvaluateOptions,
     Examples,
@@ -22,11 +20,10 @@ from elman.tasks.base import (
     ReadFile,
     Report,
     TrainRequest,
-    refuse_options,
 )
 from elman.tasks.word_vectors import read_word_vectors
 from elman.text.corpus import Corpus, Learned, learn, read_corpus
-from elman.text.readers import Sources, as_sources
+from elman.text.readers import Sources
 from elman.text.settings import DataConfig
 from elman.text.units.tokenizer import Tokenizer
 
@@ -49,25 +46,14 @@ class TextTask(NetTask[R, Tokenizer, HeldoutText]):
     has_streams = True
 
     @abstractmethod
-    def model_settings(self, given: Mapping[str, Any]) -> Config:
-        """The record of the model that was asked for."""
-
-    @abstractmethod
     def construct(self, record: R, examples: TextExamples, *, counts: Array, vectors: Array | None) -> Any:
         """A net with fresh weights drawn by the record's seed."""
 
-    def check(self, request: TrainRequest) -> None:
-        """Refuse settings that cannot apply."""
-        super().check(request)
-        make(DataConfig, request.settings["data"], section="data")
-        self.model_settings(request.settings["model"])
-
     def prepare(self, request: TrainRequest) -> Prepared[R, Tokenizer, HeldoutText]:
         """Read the text and learn its vocabulary."""
-        data = make(DataConfig, request.settings["data"], section="data")
-        model = self.model_settings(request.settings["model"])
+        data = self.data_settings(request.settings["data"])
         learned, heldout = self.read(request, data)
-        record = self.make_record(request, data, model, learned)
+        record = self.make_record(request, data, self.model_settings(request.settings["model"]), learned)
         return Prepared(record, self.make_examples(learned, heldout))
 
     def read(
@@ -123,10 +109,6 @@ class TextTask(NetTask[R, Tokenizer, HeldoutText]):
         vectors = read_word_vectors(record.model, tokenizer, report=report)
         return self.construct(record, examples, counts=counts, vectors=vectors)
 
-    def asset_files(self, assets: Tokenizer) -> dict[str, bytes]:
-        """The tokenizer's."""
-        return assets.files()
-
     def read_assets(self, record: R, read: ReadFile) -> Tokenizer:
         """The tokenizer that was written."""
         return Tokenizer.from_files(read)
@@ -140,24 +122,22 @@ class TextTask(NetTask[R, Tokenizer, HeldoutText]):
         return HeldoutText(*rows[0])
 
 
-class TextModel(NetModel[R]):
+class TextModel(NetModel[R, Tokenizer]):
     """A net over the vocabulary of a text, with its tokenizer."""
 
-    def __init__(self, record: R, tokenizer: Tokenizer, net: Any, directory: Path | None = None) -> None:
-        super().__init__(record, net, directory)
-        self.tokenizer = tokenizer
-        self.data: DataConfig = record.data
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.assets
 
-    def files(self) -> dict[str, bytes]:
-        """The tokenizer's."""
-        return self.tokenizer.files()
+    @property
+    def data(self) -> DataConfig:
+        found: DataConfig = self.record.data
+        return found
 
-    def evaluate(self, data: str | Path | Sources, options: EvaluateOptions | None = None) -> dict[str, Any]:
+    def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Its numbers on a text, read as it was trained."""
-        options = options or EvaluateOptions()
-        refuse_options(self.record.task, options, takes=self.evaluate_takes)
-        corpus = read_corpus(as_sources(data), self.tokenizer, self.data)
-        return self.numbers(corpus) | {"unknown_tokens": corpus.unknown_tokens, "seed": options.seed}
+        corpus = read_corpus(data, self.tokenizer, self.data)
+        return self.numbers(corpus) | {"unknown_tokens": corpus.unknown_tokens}
 
     @abstractmethod
     def numbers(self, corpus: Corpus) -> dict[str, Any]:

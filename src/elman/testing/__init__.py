@@ -4,6 +4,7 @@
     @pytest.mark.parametrize("law", LAWS)                         # or each law as a test of its own
     def test_my_model_keeps_the_law(law): law(lm, np.random.default_rng(0), 1e-5)
     check_conditional_model(lm, sources, rng=rng)                 # a model of targets: the same laws, given each source
+    check_task_model(model, folder=tmp_path, lines=lines, data=path)  # a tagger, classifier, ...: laws of what it answers
 
 Laws see a model only as `elman.lm.FreeModel` declares it. Texts are half drawn from the model (so it knows them), half
 uniform (others); tokens of probability zero are welcome. `B` rows, `T` tokens, `V` vocabulary.
@@ -37,6 +38,7 @@ from elman.testing.sources import (
     joined_sources_score_as_before,
 )
 from elman.testing.table import TableLM
+from elman.testing.task_laws import check_task_model
 
 __all__ = [
     "LAWS",
@@ -52,6 +54,7 @@ __all__ = [
     "all_strings_sum_to_one",
     "check_conditional_model",
     "check_language_model",
+    "check_task_model",
     "cutting_a_text_changes_nothing",
     "joined_sources_score_as_before",
     "joining_commutes_with_reading",

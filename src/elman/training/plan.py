@@ -15,6 +15,16 @@ BETA1 = 0.9  # of Adam, for nets that read rows: their batches differ more from 
 
 
 @dataclass(frozen=True)
+class Means:
+    """What a plan has to go by: the time, the machine, and what the user has set, which is not to be chosen."""
+
+    seconds: float  # for training
+    flops_per_second: float  # of the machine's matrix product, as measured
+    model: Mapping[str, Any] = field(default_factory=dict)
+    train: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Plan:
     """Settings for a net and its training, and the reasons for them."""
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from elman.nets.config import GATES
-from elman.training.plan import Plan, adam_settings
+from elman.training.plan import Means, Plan, adam_settings
 
 SIZES = (64, 100, 150, 200, 300)
 EFFICIENCY = 0.3  # of the machine's peak: narrow layers, short rows
@@ -19,28 +18,26 @@ RATE = 0.002
 
 
 def plan_rows(
+    means: Means,
     *,
     num_rows: int,
     num_tokens: int,
     rows: str,
-    seconds: float,
-    flops_per_second: float,
-    model: Mapping[str, Any],
-    train: Mapping[str, Any],
     dropout: float,
     max_tokens: int = MAX_TOKENS,
     enough_passes: float | None = None,
 ) -> Plan:
-    """Sizes for what the user has not set (`model` and `train` are what was), given the seconds left for training.
+    """Sizes for what the user has not set.
 
     enough_passes: after so many a run is over, if they are enough steps; a longer one would learn its texts by heart.
     """
+    model, train = means.model, means.train
     family, layers = str(model.get("family", "lstm")), int(model.get("layers", 1))
 
     def passes_of(hidden: int) -> float:
         widths = [WORD_WIDTH, *[2 * hidden] * (layers - 1)]
         cells = sum(2 * GATES[family] * hidden * (width + hidden) for width in widths)
-        return seconds * flops_per_second * EFFICIENCY / (6.0 * cells * num_tokens)
+        return means.seconds * means.flops_per_second * EFFICIENCY / (6.0 * cells * num_tokens)
 
     chosen: dict[str, Any] = {}
     hidden = int(model["hidden"]) if "hidden" in model else 0

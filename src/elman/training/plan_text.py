@@ -12,7 +12,7 @@ from typing import Any
 
 from elman.nets.config import NetConfig
 from elman.nets.sampling import choose_samples
-from elman.training.plan import Plan
+from elman.training.plan import Means, Plan
 
 TOKENS_PER_WEIGHT = 3.5
 EFFICIENCY = 0.75  # of the machine's peak that a training step reaches
@@ -30,25 +30,11 @@ MAX_DROPOUT = 0.6
 MAX_PASSES = 40  # after so many the best weights are usually behind
 
 
-def plan_text(
-    record: type[NetConfig],
-    *,
-    family: str,
-    num_tokens: int,
-    vocab_size: int,
-    seconds: float,
-    flops_per_second: float,
-    model: Mapping[str, Any] | None = None,
-    train: Mapping[str, Any] | None = None,
-) -> Plan:
-    """Sizes for what the user has not set (`model` and `train` are what was), given the seconds left for training.
-
-    record: the net's settings, which say what its layers cost and the rate they stand. flops_per_second: of the machine's
-    matrix product, as measured.
-    """
-    given = {**(model or {})}
+def plan_text(record: type[NetConfig], means: Means, *, family: str, num_tokens: int, vocab_size: int) -> Plan:
+    """Sizes for what the user has not set. The record of the net says what its layers cost and the rate they stand."""
+    given, train = means.model, means.train
     chosen: dict[str, Any] = {}
-    operations = seconds * flops_per_second * EFFICIENCY
+    operations = means.seconds * means.flops_per_second * EFFICIENCY
     if "head" not in given:
         chosen["head"] = _choose_head(record, family, operations, vocab_size)
     head = given.get("head", chosen.get("head", "full"))
@@ -69,8 +55,8 @@ def plan_text(
         chosen |= _choose_window(given, num_tokens)
     if given.get("recurrence") == "additive" and "layer_norm" not in given:
         chosen["layer_norm"] = True  # a sum over all the text: as it is, the output could not be read
-    settings = _choose_batch(family, train or {}, num_tokens, vocab_size, tokens=passes * num_tokens)
-    settings |= _choose_rate(record, family, hidden, train or {})
+    settings = _choose_batch(family, train, num_tokens, vocab_size, tokens=passes * num_tokens)
+    settings |= _choose_rate(record, family, hidden, train)
     return Plan(chosen, settings, passes, f"{num_tokens:,} tokens")
 
 

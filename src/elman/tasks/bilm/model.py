@@ -33,7 +33,7 @@ class BilmTextModel(TextModel[Any]):
         )
         return Model(record, self.tokenizer, self.net.onward, self.directory)
 
-    def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Prediction]:
+    def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Prediction]:
         """Language models have no answer to a line."""
         return self.language_model().predict_lines(sources, options)
 

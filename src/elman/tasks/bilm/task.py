@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
-from elman.core.settings import Sections, make
+from elman.core.settings import make
 from elman.store import LabelRecord
 from elman.tasks.base import Prepared, ShouldStop
 from elman.tasks.bilm.config import BilmConfig
@@ -20,7 +19,7 @@ from elman.text.batches import DEFAULT_BATCH, DEFAULT_BPTT, make_batches, valida
 from elman.text.settings import DataConfig
 from elman.text.units.tokenizer import Tokenizer
 from elman.training.config import TrainConfig
-from elman.training.plan import Plan
+from elman.training.plan import Means, Plan
 from elman.training.progress import Outcome
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ class BilmTask(TextTask[BilmRecord]):
 
     name = "bilm"
     record_type = BilmRecord
+    model_type = BilmTextModel
 
     def model_settings(self, given: Mapping[str, Any]) -> BilmConfig:
         """The record that was asked for."""
@@ -50,23 +50,10 @@ class BilmTask(TextTask[BilmRecord]):
         """A part of the text, from both ends."""
         return {part: ids, part + REVERSED: reverse_text(ids)}
 
-    def plan(
-        self,
-        prepared: Prepared[BilmRecord, Tokenizer, HeldoutText],
-        given: Sections,
-        *,
-        seconds: float,
-        flops_per_second: float,
-    ) -> Plan:
+    def plan(self, prepared: Prepared[BilmRecord, Tokenizer, HeldoutText], means: Means) -> Plan:
         """Sizes for what the user has not set."""
-        return plan_bilm(
-            num_tokens=len(prepared.examples.arrays["train"]),
-            vocab_size=prepared.examples.assets.vocab_size,
-            seconds=seconds,
-            flops_per_second=flops_per_second,
-            model=given["model"],
-            train=given["train"],
-        )
+        num_tokens, vocab_size = len(prepared.examples.arrays["train"]), prepared.examples.assets.vocab_size
+        return plan_bilm(means, num_tokens=num_tokens, vocab_size=vocab_size)
 
     def construct(self, record: BilmRecord, examples: TextExamples, *, counts: Array, vectors: Array | None) -> Any:
         """A net with fresh weights drawn by the record's seed."""
@@ -125,7 +112,3 @@ class BilmTask(TextTask[BilmRecord]):
         return BilmModel.from_tensors(
             record.model, tensors, vocab_size=assets.vocab_size, reset_lines=record.data.reset_lines
         ).eval()
-
-    def wrap(self, record: BilmRecord, assets: Tokenizer, net: Any, directory: Path | None) -> BilmTextModel:
-        """The net with its tokenizer."""
-        return BilmTextModel(record, assets, net, directory)

@@ -12,7 +12,7 @@ import numpy as np
 from elman import pictures
 from elman.core.arrays import Array
 from elman.store import LabelRecord
-from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop, refuse_options
+from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.classify.assets import ClassifyAssets
 from elman.tasks.classify.config import ClassifierConfig, LabelledConfig
 from elman.tasks.classify.data import (
@@ -28,7 +28,7 @@ from elman.tasks.classify.metrics import number_numbers, set_numbers
 from elman.tasks.label_metrics import class_numbers
 from elman.tasks.measuring import rounded, rows_in_time
 from elman.text.batches import one_pass
-from elman.text.readers import Reader, Sources, as_sources
+from elman.text.readers import Reader, Sources
 from elman.text.rows import begins_of, like_length, padded
 from elman.text.settings import DataConfig
 from elman.text.tables import Pairs
@@ -65,21 +65,16 @@ class Classification(Prediction):
         return record
 
 
-class Classifier(NetModel[ClassifyRecord]):
+class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
     """A net with its words and labels; `linear` is the baseline."""
 
     def __init__(self, record: ClassifyRecord, assets: ClassifyAssets, net: Any, directory: Path | None = None) -> None:
-        super().__init__(record, net, directory)
-        self.assets = assets
+        super().__init__(record, assets, net, directory)
         self.words = assets.words
         self.linear = assets.linear
         self.data = record.data
         self.config = record.model
         self.labels = record.labels
-
-    def files(self) -> dict[str, bytes]:
-        """Of the words and of the baseline."""
-        return self.assets.files()
 
     def predict(self, text: str | Sequence[str]) -> Any:
         """The label of a text (a number, where the answer is one); a list of them for a list of texts."""
@@ -101,10 +96,8 @@ class Classifier(NetModel[ClassifyRecord]):
             for row, one in enumerate(found)
         ]
 
-    def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Classification]:
+    def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Classification]:
         """What every line is."""
-        options = options or PredictOptions()
-        refuse_options(self.record.task, options, takes=self.predict_takes)
         reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
         for lines in Reader(sources, reading, keep_records=True).blocks():
             yield from self.classify([line.decode() for line in lines.split()], with_attention=options.details)
@@ -144,14 +137,12 @@ class Classifier(NetModel[ClassifyRecord]):
 
     # ------------------------------------------------------------------------------------------------------ measuring
 
-    def evaluate(self, data: str | Path | Sources, options: EvaluateOptions | None = None) -> dict[str, Any]:
+    def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Accuracy and F1, or the errors of numbers, and the same of the linear baseline."""
-        options = options or EvaluateOptions()
-        refuse_options(self.record.task, options, takes=self.evaluate_takes)
-        pairs = read_labelled(as_sources(data), self.data)
+        pairs = read_labelled(data, self.data)
         found = self.numbers(pairs, should_stop=lambda: False)
         assert found is not None
-        return found | pairs.left_out() | {"seed": options.seed}
+        return found | pairs.left_out()
 
     def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What was taken for what, where there are classes."""

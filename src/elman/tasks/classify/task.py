@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +11,7 @@ import numpy as np
 from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import DataError
-from elman.core.settings import Sections, make
-from elman.tasks.base import Examples, NetTask, Prepared, ReadFile, Report, ShouldStop, TrainRequest
+from elman.tasks.base import Examples, NetTask, Prepared, ReadFile, Report, TrainRequest
 from elman.tasks.classify.assets import ClassifyAssets, read_assets
 from elman.tasks.classify.config import ClassifierConfig, LabelledConfig
 from elman.tasks.classify.data import (
@@ -34,9 +32,8 @@ from elman.text.tables import Pairs
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from elman.text.units.word_list import learn_words
 from elman.training.config import TrainConfig
-from elman.training.plan import Plan
+from elman.training.plan import Means, Plan
 from elman.training.plan_rows import plan_rows
-from elman.training.progress import Outcome
 
 if TYPE_CHECKING:
     from elman.training.examiner import Examiner
@@ -57,17 +54,12 @@ class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
 
     name = "classify"
     record_type = ClassifyRecord
-
-    def check(self, request: TrainRequest) -> None:
-        """Refuse settings that cannot apply."""
-        super().check(request)
-        make(LabelledConfig, request.settings["data"], section="data")
-        make(ClassifierConfig, request.settings["model"], section="model")
+    model_type = Classifier
 
     def prepare(self, request: TrainRequest) -> Prepared[ClassifyRecord, ClassifyAssets, Pairs]:
         """Read the texts, learn words and labels, and fit the baseline."""
-        data = make(LabelledConfig, request.settings["data"], section="data")
-        model = make(ClassifierConfig, request.settings["model"], section="model")
+        data: LabelledConfig = self.data_settings(request.settings["data"])
+        model: ClassifierConfig = self.model_settings(request.settings["model"])
         training, heldout, notes = _read_parts(request, data, model)
         units, more = choose_units(training.sources, data)
         data = data.model_copy(update={"units": units})
@@ -111,24 +103,14 @@ class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
         )
         return Prepared(record, Examples(ClassifyAssets(words, linear), arrays, heldout))
 
-    def plan(
-        self,
-        prepared: Prepared[ClassifyRecord, ClassifyAssets, Pairs],
-        given: Sections,
-        *,
-        seconds: float,
-        flops_per_second: float,
-    ) -> Plan:
+    def plan(self, prepared: Prepared[ClassifyRecord, ClassifyAssets, Pairs], means: Means) -> Plan:
         """Sizes for what the user has not set."""
         ids = prepared.examples.arrays["train_ids"]
         return plan_rows(
+            means,
             num_rows=count_rows(ids),
             num_tokens=len(ids),
             rows="texts",
-            seconds=seconds,
-            flops_per_second=flops_per_second,
-            model=given["model"],
-            train=given["train"],
             dropout=DROPOUT,
             max_tokens=MAX_WORDS,
             enough_passes=ENOUGH_PASSES,
@@ -186,26 +168,11 @@ class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
         batches = LabelBatches(ids, targets, words=words)
         return LossExaminer(net, batches, error=lambda: Classifier.error(net, batches))
 
-    def measure(
-        self, model: Classifier, examples: ClassifyExamples, outcome: Outcome, *, should_stop: ShouldStop
-    ) -> dict[str, Any] | None:
-        """Its numbers on the held-out texts."""
-        found = None if examples.heldout is None else model.numbers(examples.heldout, should_stop=should_stop)
-        return None if found is None else {key: value for key, value in found.items() if key != "confusions"}
-
     def restore(self, record: ClassifyRecord, assets: ClassifyAssets, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""
         from elman.tasks.classify.net import ClassifierModel
 
         return ClassifierModel.from_tensors(record.model, tensors).eval()
-
-    def wrap(self, record: ClassifyRecord, assets: ClassifyAssets, net: Any, directory: Path | None) -> Classifier:
-        """The net with its words, and the baseline."""
-        return Classifier(record, assets, net, directory)
-
-    def asset_files(self, assets: ClassifyAssets) -> dict[str, bytes]:
-        """Of the words and of the baseline."""
-        return assets.files()
 
     def read_assets(self, record: ClassifyRecord, read: ReadFile) -> ClassifyAssets:
         """What was written."""

@@ -16,7 +16,7 @@ from elman.core.errors import UsageError
 from elman.lm import evaluate as evaluation
 from elman.lm.search import beam_search, sample
 from elman.lm.shaping import Shaping, likeliest
-from elman.tasks.base import EvaluateOptions, Prediction, PredictOptions, TaskModel, refuse_options
+from elman.tasks.base import EvaluateOptions, Prediction, PredictOptions, TaskModel
 from elman.tasks.lm.family import Saveable
 from elman.tasks.lm.record import LmRecord
 from elman.text.corpus import read_blocks
@@ -51,7 +51,7 @@ class Model(TaskModel[LmRecord]):
         """Itself."""
         return self
 
-    def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Prediction]:
+    def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Prediction]:
         """A language model has no answer to a line: it continues it, or says how likely it is."""
         where = self.directory or "this"
         raise UsageError(
@@ -97,14 +97,12 @@ class Model(TaskModel[LmRecord]):
                 columns = zip(scores.nats.tolist(), scores.tokens.tolist(), scores.perplexities.tolist(), strict=True)
                 yield [Score(nats, tokens, perplexity) for nats, tokens, perplexity in columns]
 
-    def evaluate(self, data: str | Path | Sources, options: EvaluateOptions | None = None) -> dict[str, Any]:
+    def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """The numbers of a text by the one rule of scoring; read as the model was trained unless the options say otherwise.
 
         `dynamic` adds what the perplexity is if the model's nets learn from each piece of the text after it was scored, at
         the rate `dynamic_rate`. The model itself stays as it is.
         """
-        options = options or EvaluateOptions()
-        refuse_options("a language model", options, takes=self.evaluate_takes)
         reset_lines, seed = options.reset_lines, options.seed
         if options.dynamic_rate is not None and not options.dynamic:
             raise UsageError("a dynamic rate is for dynamic evaluation", hint="add --dynamic")
@@ -112,7 +110,7 @@ class Model(TaskModel[LmRecord]):
 
         def counted() -> Iterator[evaluation.IdBlock]:
             nonlocal dropped
-            for block in read_blocks(as_sources(data), self.tokenizer, self.record.data):
+            for block in read_blocks(data, self.tokenizer, self.record.data):
                 dropped += block.dropped_lines
                 yield block
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
-from elman.core.settings import Config, Sections, make, refuse
+from elman.core.settings import Config, make, refuse
 from elman.lm.evaluate import Evaluation
 from elman.tasks.base import Prepared, ShouldStop, TaskModel, TrainRequest
 from elman.tasks.lm.counting import count_model
@@ -25,7 +25,7 @@ from elman.text.batches import DEFAULT_BATCH, DEFAULT_BPTT, make_batches
 from elman.text.settings import DataConfig
 from elman.text.units.tokenizer import Tokenizer
 from elman.training.config import TrainConfig
-from elman.training.plan import Plan
+from elman.training.plan import Means, Plan
 from elman.training.plan_text import plan_text
 from elman.training.progress import Outcome
 
@@ -113,25 +113,17 @@ class LmTask(TextTask[LmRecord]):
         record = self.make_record(request, data, base.record.model, learned)
         return Prepared(record, self.make_examples(learned, heldout), base.lm)
 
-    def plan(
-        self,
-        prepared: Prepared[LmRecord, Tokenizer, HeldoutText],
-        given: Sections,
-        *,
-        seconds: float,
-        flops_per_second: float,
-    ) -> Plan:
+    def plan(self, prepared: Prepared[LmRecord, Tokenizer, HeldoutText], means: Means) -> Plan:
         """Sizes for what the user has not set; those of a net to go on from are settled."""
         model = prepared.record.model
+        if prepared.start is not None:
+            means = replace(means, model=model.model_dump(exclude_defaults=True))
         return plan_text(
             type(model),  # type: ignore[arg-type]  # a family of nets has a record of nets
+            means,
             family=prepared.record.family,
             num_tokens=len(prepared.examples.arrays["train"]),
             vocab_size=prepared.record.vocab_size,
-            seconds=seconds,
-            flops_per_second=flops_per_second,
-            model=given["model"] if prepared.start is None else model.model_dump(exclude_defaults=True),
-            train=given["train"],
         )
 
     def construct(self, record: LmRecord, examples: TextExamples, *, counts: Array, vectors: Array | None) -> Any:

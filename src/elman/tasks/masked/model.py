@@ -14,7 +14,7 @@ from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.lm import evaluate as evaluation
 from elman.lm.shaping import likeliest
-from elman.tasks.base import Prediction, PredictOptions, ShouldStop, refuse_options
+from elman.tasks.base import Prediction, PredictOptions, ShouldStop
 from elman.tasks.masked.gaps import GAP, MASK, Gapped, read_gaps, space_mark
 from elman.tasks.text_task import TextModel
 from elman.text.corpus import Corpus
@@ -71,10 +71,8 @@ class MaskedTextModel(TextModel[Any]):
             filled += self._symbol(int(chosen)) + part
         return filled
 
-    def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Filled]:
+    def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Filled]:
         """The lines of a text with their gaps filled."""
-        options = options or PredictOptions()
-        refuse_options(self.record.task, options, takes=self.predict_takes)
         reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
         for lines in Reader(sources, reading).blocks():
             for line in (line.decode() for line in lines.split()):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 from elman.tasks.masked.config import MaskedConfig
-from elman.training.plan import Plan
+from elman.training.plan import Means, Plan
 from elman.training.plan_text import plan_text
 
 BOTH_WAYS = 0.4  # share of the time that one direction has: upper layers of both read both
@@ -14,32 +13,22 @@ PIECE = 70  # tokens that are read at once: a token in the middle sees enough on
 MASKED_RATE = 0.003  # of Adam, for recurrent nets
 
 
-def plan_masked(
-    *,
-    num_tokens: int,
-    vocab_size: int,
-    mask: float,
-    seconds: float,
-    flops_per_second: float,
-    model: Mapping[str, Any],
-    train: Mapping[str, Any],
-) -> Plan:
-    """Sizes for what the user has not set (`model` and `train` are what was), given the seconds left for training.
+def plan_masked(means: Means, *, num_tokens: int, vocab_size: int, mask: float) -> Plan:
+    """Sizes for what the user has not set.
 
     Only a part of the tokens is compared with all words, so the output layer costs little, and is full and tied.
     """
+    model, train = means.model, means.train
     family = str(model.get("family", "lstm"))
     is_recurrent = family != "transformer"
-    found = plan_text(
-        MaskedConfig,
-        family=family,
-        num_tokens=num_tokens,
-        vocab_size=max(2, round(mask * vocab_size)),
-        seconds=seconds * (BOTH_WAYS if is_recurrent else 1.0),
-        flops_per_second=flops_per_second,
+    own = replace(
+        means,
+        seconds=means.seconds * (BOTH_WAYS if is_recurrent else 1.0),
         model={"layers": 2, "head": "full", **model},
         train={"bptt": PIECE, **train},
     )
+    compared = max(2, round(mask * vocab_size))
+    found = plan_text(MaskedConfig, own, family=family, num_tokens=num_tokens, vocab_size=compared)
     settings = {key: value for key, value in found.train.items() if key != "learning_rate" or not is_recurrent}
     if "bptt" not in train:
         settings["bptt"] = PIECE

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elman.core.arrays import Array
-from elman.core.settings import Sections, make
 from elman.store import LabelRecord
 from elman.tasks.base import Prepared, ShouldStop
 from elman.tasks.masked.config import MaskedConfig
@@ -19,7 +17,7 @@ from elman.text.batches import Position, make_batches, validation_batches
 from elman.text.settings import DataConfig
 from elman.text.units.tokenizer import Tokenizer
 from elman.training.config import TrainConfig
-from elman.training.plan import Plan
+from elman.training.plan import Means, Plan
 from elman.training.progress import Outcome
 
 if TYPE_CHECKING:
@@ -35,29 +33,12 @@ class MaskedTask(TextTask[MaskedRecord]):
 
     name = "masked"
     record_type = MaskedRecord
+    model_type = MaskedTextModel
 
-    def model_settings(self, given: Mapping[str, Any]) -> MaskedConfig:
-        """The record that was asked for."""
-        return make(MaskedConfig, given, section="model")
-
-    def plan(
-        self,
-        prepared: Prepared[MaskedRecord, Tokenizer, HeldoutText],
-        given: Sections,
-        *,
-        seconds: float,
-        flops_per_second: float,
-    ) -> Plan:
+    def plan(self, prepared: Prepared[MaskedRecord, Tokenizer, HeldoutText], means: Means) -> Plan:
         """Sizes for what the user has not set."""
-        return plan_masked(
-            num_tokens=len(prepared.examples.arrays["train"]),
-            vocab_size=prepared.examples.assets.vocab_size,
-            mask=prepared.record.model.mask,
-            seconds=seconds,
-            flops_per_second=flops_per_second,
-            model=given["model"],
-            train=given["train"],
-        )
+        num_tokens, vocab_size = len(prepared.examples.arrays["train"]), prepared.examples.assets.vocab_size
+        return plan_masked(means, num_tokens=num_tokens, vocab_size=vocab_size, mask=prepared.record.model.mask)
 
     def construct(self, record: MaskedRecord, examples: TextExamples, *, counts: Array, vectors: Array | None) -> Any:
         """A net with fresh weights drawn by the record's seed."""
@@ -110,10 +91,6 @@ class MaskedTask(TextTask[MaskedRecord]):
         from elman.tasks.masked.net import MaskedModel
 
         return MaskedModel.from_tensors(record.model, tensors, vocab_size=assets.vocab_size).eval()
-
-    def wrap(self, record: MaskedRecord, assets: Tokenizer, net: Any, directory: Path | None) -> MaskedTextModel:
-        """The net with its tokenizer."""
-        return MaskedTextModel(record, assets, net, directory)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.store import LabelRecord
-from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop, refuse_options
+from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.label_metrics import class_numbers
 from elman.tasks.measuring import rounded, rows_in_time
 from elman.tasks.qa.assets import QaAssets
@@ -29,7 +29,7 @@ from elman.tasks.qa.stories import (
     read_stories,
 )
 from elman.text.batches import one_pass
-from elman.text.readers import Sources, as_sources
+from elman.text.readers import Sources
 from elman.text.rows import begins_of, like_length, padded
 
 QaRecord = LabelRecord[StoriesConfig, ReaderConfig]
@@ -75,7 +75,7 @@ class Answer(Prediction):
         return record
 
 
-class QaModel(NetModel[QaRecord]):
+class QaModel(NetModel[QaRecord, QaAssets]):
     """A net with its words. A kind of answers says how it finds them and what it is measured by."""
 
     what: str = "answers"  # its answers are, for errors
@@ -84,15 +84,10 @@ class QaModel(NetModel[QaRecord]):
     predict_takes = evaluate_takes = frozenset({"beam"})  # refused below by the kinds that do not search
 
     def __init__(self, record: QaRecord, assets: QaAssets, net: Any, directory: Path | None = None) -> None:
-        super().__init__(record, net, directory)
-        self.assets = assets
+        super().__init__(record, assets, net, directory)
         self.words = assets.words
         self.data = record.data
         self.config = record.model
-
-    def files(self) -> dict[str, bytes]:
-        """Of the words, and of those that answers are written in."""
-        return self.assets.files()
 
     @abstractmethod
     def answer(self, questions: Sequence[Question], *, beam: int | None = None) -> list[Answer]:
@@ -107,24 +102,20 @@ class QaModel(NetModel[QaRecord]):
         sentences = cut_sentences(context) if isinstance(context, str) else tuple(context)
         return self.answer([Question(sentences, question, "")])[0].text
 
-    def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Answer]:
+    def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Answer]:
         """An answer for every question."""
-        options = options or PredictOptions()
-        refuse_options(self.record.task, options, takes=self.predict_takes)
         self._check_beam(options.beam)
         for questions in StoryReader(sources, self.data, needs_answers=False).blocks():
             yield from self.answer(questions, beam=options.beam)
 
-    def evaluate(self, data: str | Path | Sources, options: EvaluateOptions | None = None) -> dict[str, Any]:
+    def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """The share of the answers that are right, and what else is said of them."""
-        options = options or EvaluateOptions()
-        refuse_options(self.record.task, options, takes=self.evaluate_takes)
         self._check_beam(options.beam)
-        questions, num_dropped = read_stories(as_sources(data), self.data)
+        questions, num_dropped = read_stories(data, self.data)
         found = self.numbers(questions, beam=options.beam, should_stop=lambda: False)
         assert found is not None
         extra: dict[str, Any] = {"dropped_lines": num_dropped} if num_dropped else {}
-        return found | extra | {"seed": options.seed}
+        return found | extra
 
     def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What was taken for what, where answers are chosen."""

@@ -13,8 +13,8 @@ import numpy as np
 from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import DataError
-from elman.core.settings import Sections, make
-from elman.tasks.base import Examples, NetTask, Prepared, ReadFile, Report, ShouldStop, TrainRequest
+from elman.core.settings import make
+from elman.tasks.base import Examples, NetTask, Prepared, ReadFile, Report, TrainRequest
 from elman.tasks.qa.assets import QaAssets, read_assets
 from elman.tasks.qa.config import ReaderConfig, StoriesConfig
 from elman.tasks.qa.data import (
@@ -38,8 +38,7 @@ from elman.text.corpus import learn_tokenizer
 from elman.text.rows import count_rows, lengths_of
 from elman.text.units.word_list import WordList, learn_words
 from elman.training.config import TrainConfig
-from elman.training.plan import Plan, adam_settings
-from elman.training.progress import Outcome
+from elman.training.plan import Means, Plan, adam_settings
 
 if TYPE_CHECKING:
     from elman.training.examiner import Examiner
@@ -56,16 +55,10 @@ class QaTask(NetTask[QaRecord, QaAssets, list[Question]]):
     name = "qa"
     record_type = QaRecord
 
-    def check(self, request: TrainRequest) -> None:
-        """Refuse settings that cannot apply."""
-        super().check(request)
-        make(StoriesConfig, request.settings["data"], section="data")
-        make(ReaderConfig, request.settings["model"], section="model")
-
     def prepare(self, request: TrainRequest) -> Prepared[QaRecord, QaAssets, list[Question]]:
         """Read the questions, learn words and answers."""
-        data = make(StoriesConfig, request.settings["data"], section="data")
-        model = make(ReaderConfig, request.settings["model"], section="model")
+        data: StoriesConfig = self.data_settings(request.settings["data"])
+        model: ReaderConfig = self.model_settings(request.settings["model"])
         training, heldout, notes = _read_parts(request, data)
         labels = tuple(sorted({question.answer for question in training}))
         if len(labels) < 2:
@@ -111,23 +104,15 @@ class QaTask(NetTask[QaRecord, QaAssets, list[Question]]):
         )
         return Prepared(record, Examples(encoded.assets, encoded.arrays | vectors, heldout or None))
 
-    def plan(
-        self,
-        prepared: Prepared[QaRecord, QaAssets, list[Question]],
-        given: Sections,
-        *,
-        seconds: float,
-        flops_per_second: float,
-    ) -> Plan:
+    def plan(self, prepared: Prepared[QaRecord, QaAssets, list[Question]], means: Means) -> Plan:
         """The usual sizes: these nets are small, and what they need is passes."""
-        model, train = given["model"], given["train"]
-        settings: dict[str, Any] = {} if "batch" in train else {"batch": BATCH}
-        settings |= adam_settings(train, rate=RATE)
+        settings: dict[str, Any] = {} if "batch" in means.train else {"batch": BATCH}
+        settings |= adam_settings(means.train, rate=RATE)
         # sentences, or words of contexts: each is a step of a layer from both sides, at least
         contexts = prepared.examples.arrays["train_contexts"]
-        hidden = int(model.get("hidden", ReaderConfig.model_fields["hidden"].default))
+        hidden = int(means.model.get("hidden", ReaderConfig.model_fields["hidden"].default))
         work = 6.0 * len(contexts) * 2 * 3 * hidden * 6 * hidden
-        passes = 0.25 * seconds * flops_per_second / work
+        passes = 0.25 * means.seconds * means.flops_per_second / work
         made = prepared.record.model
         chosen = {"answer": made.answer, **({"longest": made.longest} if made.longest else {})}
         return Plan(chosen, settings, passes, f"{count_rows(contexts):,} questions")
@@ -179,13 +164,6 @@ class QaTask(NetTask[QaRecord, QaAssets, list[Question]]):
             case batches:
                 return LossExaminer(net, batches)
 
-    def measure(
-        self, model: QaModel, examples: QaExamples, outcome: Outcome, *, should_stop: ShouldStop
-    ) -> dict[str, Any] | None:
-        """Its numbers on the held-out questions."""
-        found = None if examples.heldout is None else model.numbers(examples.heldout, should_stop=should_stop)
-        return None if found is None else {key: value for key, value in found.items() if key != "confusions"}
-
     def restore(self, record: QaRecord, assets: QaAssets, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""
         from elman.tasks.qa.chosen_net import ChoosingNet
@@ -209,10 +187,6 @@ class QaTask(NetTask[QaRecord, QaAssets, list[Question]]):
                 return WrittenAnswers(record, assets, net, directory)
             case _:
                 return ChosenAnswers(record, assets, net, directory)
-
-    def asset_files(self, assets: QaAssets) -> dict[str, bytes]:
-        """Of the words, and of those that answers are written in."""
-        return assets.files()
 
     def read_assets(self, record: QaRecord, read: ReadFile) -> QaAssets:
         """What was written."""

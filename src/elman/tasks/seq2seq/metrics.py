@@ -30,6 +30,26 @@ class Written:
     source_length: int  # tokens
 
 
+class SacrebleuMetric:
+    """A metric of sacrebleu, by a statistic for each text. All that is used of what sacrebleu keeps private is used here."""
+
+    def __init__(self, metric: Any) -> None:
+        self._metric = metric
+
+    def statistics(self, text: str, references: Sequence[str]) -> list[Any]:
+        """What a text adds to a corpus."""
+        found: list[Any] = self._metric._extract_corpus_statistics([text], [[reference] for reference in references])
+        return found
+
+    def score(self, statistics: Sequence[Any]) -> float:
+        """Of the corpus whose texts have these statistics."""
+        return float(self._metric._aggregate_and_compute(list(statistics)).score)
+
+    def signature(self) -> str:
+        """What moves the score besides the texts."""
+        return str(self._metric.get_signature())
+
+
 class Marks:
     """The marks of texts, each looked at once when it comes; then put together, for all of them or for some.
 
@@ -40,7 +60,8 @@ class Marks:
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
 
-        self._metrics = {"bleu": BLEU(tokenize=tokenize, force=True), "chrf": CHRF()}
+        bleu = BLEU(tokenize=tokenize, force=True)
+        self._metrics = {"bleu": SacrebleuMetric(bleu), "chrf": SacrebleuMetric(CHRF())}
         self._statistics: dict[str, list[Any]] = {name: [] for name in self._metrics}  # of each text
         self._numbers: list[tuple[int, int, int, int, int]] = []  # exact, edits, tokens, references, source length
 
@@ -50,10 +71,8 @@ class Marks:
     def add(self, rows: Sequence[Written]) -> None:
         """Look at some more."""
         for row in rows:
-            references = [[reference] for reference in row.references]
             for name, metric in self._metrics.items():
-                # one statistic a text, then sums: what sacrebleu itself does, and a test holds us to its numbers
-                self._statistics[name] += metric._extract_corpus_statistics([row.text], references)
+                self._statistics[name] += metric.statistics(row.text, row.references)
             edits, tokens = edit_counts(row.tokens, row.reference_tokens)
             is_exact = int(row.text in row.references)
             self._numbers.append((is_exact, edits, tokens, len(row.references), row.source_length))
@@ -63,8 +82,7 @@ class Marks:
         rows = range(len(self)) if rows is None else rows
         exact, edits, tokens, *_ = np.sum([self._numbers[row] for row in rows], axis=0).tolist()
         marks = {
-            name: float(metric._aggregate_and_compute([self._statistics[name][row] for row in rows]).score)
-            for name, metric in self._metrics.items()
+            name: metric.score([self._statistics[name][row] for row in rows]) for name, metric in self._metrics.items()
         }
         rates = {"exact_match": exact / len(rows), "edit_distance": edits / max(tokens, 1)}
         return {**marks, **rates, "examples": len(rows)}
@@ -86,7 +104,7 @@ class Marks:
         counts = {numbers[3] for numbers in self._numbers}
         num_references = "var" if len(counts) > 1 else str(counts.pop())
         return {
-            f"{name}_signature": re.sub(r"nrefs:[^|]*", f"nrefs:{num_references}", str(metric.get_signature()))
+            f"{name}_signature": re.sub(r"nrefs:[^|]*", f"nrefs:{num_references}", metric.signature())
             for name, metric in self._metrics.items()
         }
 

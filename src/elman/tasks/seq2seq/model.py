@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.lm.search import Hypothesis, beam_search
 from elman.store import LabelRecord
-from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop, refuse_options
+from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.measuring import rounded, rows_in_time
 from elman.tasks.seq2seq.config import PairsConfig, Seq2SeqConfig
 from elman.tasks.seq2seq.data import MAX_LENGTH, PairBatches, encode_pairs
@@ -23,7 +23,7 @@ from elman.tasks.seq2seq.metrics import Marks, Written
 from elman.tasks.seq2seq.reading import read_pairs
 from elman.text.batches import one_pass
 from elman.text.columns import join_columns
-from elman.text.readers import Reader, Sources, as_sources
+from elman.text.readers import Reader, Sources
 from elman.text.rows import pad_all
 from elman.text.settings import DataConfig
 from elman.text.tables import Pairs
@@ -39,6 +39,20 @@ LENGTH_PENALTY = 0.6
 SEARCH_ROWS = 320  # sources times beams that are searched at once
 SCORE_TOKENS = 4000
 MAX_LOGITS = 4_000_000  # of all rows that are searched at once: what a step holds in memory
+
+
+class Tokenizers(NamedTuple):
+    """Those of both sides; the same one twice where the vocabulary is shared."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    def files(self) -> dict[str, bytes]:
+        """Both tokenizers', or one's where both are the same."""
+        found = dict(self.target.files())
+        if self.source is not self.target:
+            found |= {SOURCE_PREFIX + name: content for name, content in self.source.files().items()}
+        return found
 
 
 @dataclass(frozen=True)
@@ -108,7 +122,7 @@ class Translations(Prediction):
         return {"source": self.source, "predictions": [one.as_json() for one in self.best]}
 
 
-class Translator(NetModel[Seq2SeqRecord]):
+class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
     """Encoder and decoder with their tokenizers."""
 
     predict_takes = frozenset(
@@ -116,18 +130,11 @@ class Translator(NetModel[Seq2SeqRecord]):
     )
     evaluate_takes = frozenset({"beam", "targets"})
 
-    def __init__(
-        self, record: Seq2SeqRecord, source: Tokenizer, target: Tokenizer, net: Any, directory: Path | None = None
-    ) -> None:
-        super().__init__(record, net, directory)
-        self.source = source
-        self.target = target
+    def __init__(self, record: Seq2SeqRecord, assets: Tokenizers, net: Any, directory: Path | None = None) -> None:
+        super().__init__(record, assets, net, directory)
+        self.source, self.target = assets
         self.data = record.data
         self.config = record.model
-
-    def files(self) -> dict[str, bytes]:
-        """Both tokenizers', or one's where both are the same."""
-        return tokenizer_files(self.source, self.target)
 
     # ---------------------------------------------------------------------------------------------------- translating
 
@@ -146,10 +153,8 @@ class Translator(NetModel[Seq2SeqRecord]):
             return self.translate([self.source_text(text)], options)[0][0].text
         return [found[0].text for found in self.translate([self.source_text(line) for line in text], options)]
 
-    def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Translations]:
+    def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Translations]:
         """The targets of every line; a blank line's target is blank."""
-        options = options or PredictOptions()
-        refuse_options(self.record.task, options, takes=self.predict_takes)
         searching = self._search_options(options)
         reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
         number = 0
@@ -288,17 +293,15 @@ class Translator(NetModel[Seq2SeqRecord]):
 
     # ------------------------------------------------------------------------------------------------------ measuring
 
-    def evaluate(self, data: str | Path | Sources, options: EvaluateOptions | None = None) -> dict[str, Any]:
+    def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """BLEU, chrF, exact match and edits of what it writes, by length too, and the perplexity of the references."""
-        options = options or EvaluateOptions()
-        refuse_options(self.record.task, options, takes=self.evaluate_takes)
-        pairs = read_pairs(as_sources(data), self.data, targets=options.targets)
+        pairs = read_pairs(data, self.data, targets=options.targets)
         corpus, notes = encode_pairs(pairs, self.source, self.target, self.data, is_training=False)
         found = self.translation_numbers(pairs, beam=options.beam, should_stop=lambda: False)
         assert found is not None
         found |= pairs.left_out()
         found |= self.reference_perplexity(corpus.source.ids, corpus.target.ids, should_stop=lambda: False)
-        return found | {"seed": options.seed} | ({"notes": notes} if notes else {})
+        return found | ({"notes": notes} if notes else {})
 
     def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
         """BLEU by the length of the source."""
@@ -368,11 +371,3 @@ def _copied(tokens: Array, weights: Array, words: Sequence[str]) -> dict[int, st
     """For every unknown token the source word that attention looked at most when it was written."""
     places = np.flatnonzero(tokens == UNK_ID)
     return {int(place): words[int(weights[place, : len(words)].argmax())] for place in places}
-
-
-def tokenizer_files(source: Tokenizer, target: Tokenizer) -> dict[str, bytes]:
-    """Both tokenizers' files, or one's where both are the same."""
-    files = dict(target.files())
-    if source is not target:
-        files |= {SOURCE_PREFIX + name: content for name, content in source.files().items()}
-    return files

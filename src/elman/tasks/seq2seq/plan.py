@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from elman.nets.config import GATES
-from elman.training.plan import Plan, adam_settings
+from elman.training.plan import Means, Plan, adam_settings
 
 SIZES = (64, 96, 128, 192, 256, 384, 512)
 EFFICIENCY = 0.45  # of the machine's peak: narrow layers, short rows, attention
@@ -22,21 +21,12 @@ RATE = 0.5  # by the width: .008 for 64, .002 for 256
 BLOCKS, BLOCKS_RATE = 3, 0.25  # of a transformer
 
 
-def plan_pairs(
-    *,
-    num_pairs: int,
-    source_tokens: int,
-    target_tokens: int,
-    vocab_size: int,
-    seconds: float,
-    flops_per_second: float,
-    model: Mapping[str, Any],
-    train: Mapping[str, Any],
-) -> Plan:
-    """Sizes for what the user has not set (`model` and `train` are what was), given the seconds left for training."""
+def plan_pairs(means: Means, *, num_pairs: int, source_tokens: int, target_tokens: int, vocab_size: int) -> Plan:
+    """Sizes for what the user has not set."""
+    model, train = means.model, means.train
     family = str(model.get("family", "lstm"))
     layers = int(model.get("layers", BLOCKS if family == "transformer" else 1))
-    operations = seconds * flops_per_second * EFFICIENCY
+    operations = means.seconds * means.flops_per_second * EFFICIENCY
 
     def passes_of(hidden: int) -> float:
         cells = layers * GATES[family] * 2 * hidden**2

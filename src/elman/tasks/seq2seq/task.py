@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from elman import store
 from elman.core.arrays import Array
-from elman.core.settings import Sections, make
 from elman.tasks.base import Examples, NetTask, Prepared, ReadFile, Report, ShouldStop, TrainRequest
 from elman.tasks.seq2seq.config import PairsConfig, Seq2SeqConfig
 from elman.tasks.seq2seq.data import PairBatches, encode_pairs, learn_vocabularies
-from elman.tasks.seq2seq.model import SOURCE_PREFIX, Seq2SeqRecord, Translator, tokenizer_files
+from elman.tasks.seq2seq.model import SOURCE_PREFIX, Seq2SeqRecord, Tokenizers, Translator
 from elman.tasks.seq2seq.plan import plan_pairs
 from elman.tasks.seq2seq.reading import read_pairs
 from elman.text.rows import count_rows, lengths_of, step_tokens
 from elman.text.tables import Pairs
 from elman.text.units.tokenizer import Tokenizer
 from elman.training.config import TrainConfig
-from elman.training.plan import Plan
+from elman.training.plan import Means, Plan
 from elman.training.progress import Outcome
 
 if TYPE_CHECKING:
@@ -32,13 +30,6 @@ USUAL_BATCH = 64
 COVERED_SHARE = 0.999  # of the training pairs whose targets are no longer than the length ratio allows
 
 
-class Tokenizers(NamedTuple):
-    """Those of both sides; the same one twice where the vocabulary is shared."""
-
-    source: Tokenizer
-    target: Tokenizer
-
-
 PairExamples = Examples[Tokenizers, Pairs]
 
 
@@ -48,17 +39,12 @@ class Seq2SeqTask(NetTask[Seq2SeqRecord, Tokenizers, Pairs]):
     name = "seq2seq"
     flags = frozenset({"targets"})
     record_type = Seq2SeqRecord
-
-    def check(self, request: TrainRequest) -> None:
-        """Refuse settings that cannot apply."""
-        super().check(request)
-        make(PairsConfig, request.settings["data"], section="data")
-        make(Seq2SeqConfig, request.settings["model"], section="model")
+    model_type = Translator
 
     def prepare(self, request: TrainRequest) -> Prepared[Seq2SeqRecord, Tokenizers, Pairs]:
         """Read the pairs and learn the vocabularies of both sides."""
-        data = make(PairsConfig, request.settings["data"], section="data")
-        model = make(Seq2SeqConfig, request.settings["model"], section="model")
+        data: PairsConfig = self.data_settings(request.settings["data"])
+        model: Seq2SeqConfig = self.model_settings(request.settings["model"])
         pairs = read_pairs(request.data, data, targets=request.targets)
         learned = learn_vocabularies(pairs, data, heldout=request.holds_out)
         request.say(learned.notes)
@@ -88,25 +74,15 @@ class Seq2SeqTask(NetTask[Seq2SeqRecord, Tokenizers, Pairs]):
         assets = Tokenizers(learned.source, learned.target)
         return Prepared(record, Examples(assets, arrays, None if heldout is None else texts))
 
-    def plan(
-        self,
-        prepared: Prepared[Seq2SeqRecord, Tokenizers, Pairs],
-        given: Sections,
-        *,
-        seconds: float,
-        flops_per_second: float,
-    ) -> Plan:
+    def plan(self, prepared: Prepared[Seq2SeqRecord, Tokenizers, Pairs], means: Means) -> Plan:
         """Sizes for what the user has not set."""
         arrays = prepared.examples.arrays
         return plan_pairs(
+            means,
             num_pairs=count_rows(arrays["train_target"]),
             source_tokens=len(arrays["train_source"]),
             target_tokens=len(arrays["train_target"]),
             vocab_size=prepared.examples.assets.target.vocab_size,
-            seconds=seconds,
-            flops_per_second=flops_per_second,
-            model=given["model"],
-            train=given["train"],
         )
 
     def build(self, record: Seq2SeqRecord, examples: PairExamples, *, report: Report) -> Any:
@@ -164,14 +140,6 @@ class Seq2SeqTask(NetTask[Seq2SeqRecord, Tokenizers, Pairs]):
         """The net that was saved."""
         model = record.model
         return _net_class(model).from_tensors(model, tensors, vocab_size=assets.target.vocab_size).eval()
-
-    def wrap(self, record: Seq2SeqRecord, assets: Tokenizers, net: Any, directory: Path | None) -> Translator:
-        """The net with its tokenizers."""
-        return Translator(record, *assets, net, directory)
-
-    def asset_files(self, assets: Tokenizers) -> dict[str, bytes]:
-        """Both tokenizers'."""
-        return tokenizer_files(*assets)
 
     def read_assets(self, record: Seq2SeqRecord, read: ReadFile) -> Tokenizers:
         """The tokenizers that were written."""

@@ -13,7 +13,7 @@ from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.store import LabelRecord
-from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop, refuse_options
+from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.label_metrics import confusions
 from elman.tasks.measuring import rounded, rows_in_time
 from elman.tasks.tag.assets import TagAssets
@@ -23,7 +23,7 @@ from elman.tasks.tag.data import FormTable, TagBatches, encode_sentences
 from elman.tasks.tag.metrics import tag_numbers
 from elman.text.batches import one_pass
 from elman.text.formats import SAMPLE_LINES, guess_task
-from elman.text.readers import STDIN, Reader, Sources, as_sources, is_jsonl
+from elman.text.readers import STDIN, Reader, Sources, is_jsonl
 from elman.text.rows import begins_of, like_length, padded
 from elman.text.settings import DataConfig
 from elman.text.units.vocabulary import UNK_ID
@@ -78,21 +78,16 @@ class TaggedLines(Prediction):
         return self.tagged.as_json()
 
 
-class Tagger(NetModel[TagRecord]):
+class Tagger(NetModel[TagRecord, TagAssets]):
     """A net with the words, characters and labels that it knows."""
 
     predict_takes = frozenset({"format"})
 
     def __init__(self, record: TagRecord, assets: TagAssets, net: Any, directory: Path | None = None) -> None:
-        super().__init__(record, net, directory)
-        self.assets = assets
+        super().__init__(record, assets, net, directory)
         self.lexicon = assets.lexicon
         self.data = record.data
         self.labels = record.labels
-
-    def files(self) -> dict[str, bytes]:
-        """Of words, characters and the language models inside."""
-        return self.assets.files()
 
     def predict(self, text: str | Sequence[str]) -> Any:
         """The tags of a line of words, as a line; a list of them for a list of lines."""
@@ -125,10 +120,8 @@ class Tagger(NetModel[TagRecord]):
             chosen = np.take_along_axis(shares, best[:, None], 1)[:, 0]
             yield Tagged(tuple(sentence), names, tuple(chosen.tolist()), shares, self.labels)
 
-    def predict_lines(self, sources: Sources, options: PredictOptions | None = None) -> Iterator[Prediction]:
+    def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Prediction]:
         """Lines of words as lines of tags; files of words and tags as they were, the tags in their column."""
-        options = options or PredictOptions()
-        refuse_options(self.record.task, options, takes=self.predict_takes)
         as_format = options.format or _find_format(sources)
         if as_format == "lines":
             reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
@@ -153,15 +146,13 @@ class Tagger(NetModel[TagRecord]):
 
     # ------------------------------------------------------------------------------------------------------ measuring
 
-    def evaluate(self, data: str | Path | Sources, options: EvaluateOptions | None = None) -> dict[str, Any]:
+    def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Accuracy, F1 and a report by label."""
-        options = options or EvaluateOptions()
-        refuse_options(self.record.task, options, takes=self.evaluate_takes)
-        sentences, num_dropped = read_sentences(as_sources(data), self.data)
+        sentences, num_dropped = read_sentences(data, self.data)
         found = self.numbers(sentences, should_stop=lambda: False)
         assert found is not None
         extra: dict[str, Any] = {"dropped_sentences": num_dropped} if num_dropped else {}
-        return found | extra | {"seed": options.seed}
+        return found | extra
 
     def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What was taken for what."""

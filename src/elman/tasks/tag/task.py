@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,8 @@ import numpy as np
 from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import DataError
-from elman.core.settings import Sections, make
 from elman.core.tensors import under_prefix
-from elman.tasks.base import Examples, NetTask, Prepared, ReadFile, Report, ShouldStop, TrainRequest
+from elman.tasks.base import Examples, NetTask, Prepared, ReadFile, Report, TrainRequest
 from elman.tasks.tag.assets import BILM_TENSORS, TagAssets, read_assets, read_bilm
 from elman.tasks.tag.config import SentencesConfig, TaggerConfig
 from elman.tasks.tag.conll import Sentence, read_sentences
@@ -36,9 +36,8 @@ from elman.tasks.word_vectors import vector_tensors, vector_words
 from elman.text.rows import count_rows, step_tokens
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from elman.training.config import TrainConfig
-from elman.training.plan import Plan
+from elman.training.plan import Means, Plan
 from elman.training.plan_rows import plan_rows
-from elman.training.progress import Outcome
 
 if TYPE_CHECKING:
     from elman.training.examiner import Examiner
@@ -55,17 +54,12 @@ class TagTask(NetTask[TagRecord, TagAssets, list[Sentence]]):
 
     name = "tag"
     record_type = TagRecord
-
-    def check(self, request: TrainRequest) -> None:
-        """Refuse settings that cannot apply."""
-        super().check(request)
-        make(SentencesConfig, request.settings["data"], section="data")
-        make(TaggerConfig, request.settings["model"], section="model")
+    model_type = Tagger
 
     def prepare(self, request: TrainRequest) -> Prepared[TagRecord, TagAssets, list[Sentence]]:
         """Read the sentences and learn words, characters and tags."""
-        data = make(SentencesConfig, request.settings["data"], section="data")
-        model = make(TaggerConfig, request.settings["model"], section="model")
+        data: SentencesConfig = self.data_settings(request.settings["data"])
+        model: TaggerConfig = self.model_settings(request.settings["model"])
         training, heldout, notes = _read_parts(request, data)
         labels = labels_of(training)
         _check_labels(labels)
@@ -111,29 +105,12 @@ class TagTask(NetTask[TagRecord, TagAssets, list[Sentence]]):
         assets = TagAssets(lexicon, None if bilm is None else bilm.config)
         return Prepared(record, Examples(assets, arrays, heldout or None))
 
-    def plan(
-        self,
-        prepared: Prepared[TagRecord, TagAssets, list[Sentence]],
-        given: Sections,
-        *,
-        seconds: float,
-        flops_per_second: float,
-    ) -> Plan:
+    def plan(self, prepared: Prepared[TagRecord, TagAssets, list[Sentence]], means: Means) -> Plan:
         """Sizes for what the user has not set; the output was chosen by the look of the tags."""
         tags = prepared.examples.arrays["train_tags"]
-        found = plan_rows(
-            num_rows=count_rows(tags),
-            num_tokens=len(tags),
-            rows="sentences",
-            seconds=seconds,
-            flops_per_second=flops_per_second,
-            model=given["model"],
-            train=given["train"],
-            dropout=DROPOUT,
-        )
+        found = plan_rows(means, num_rows=count_rows(tags), num_tokens=len(tags), rows="sentences", dropout=DROPOUT)
         model = prepared.record.model
-        chosen = {**found.model, "output": model.output, "scheme": model.scheme}
-        return Plan(chosen, found.train, found.passes, found.data)
+        return replace(found, model={**found.model, "output": model.output, "scheme": model.scheme})
 
     def build(self, record: TagRecord, examples: TagExamples, *, report: Report) -> Any:
         """A net with fresh weights drawn by the record's seed."""
@@ -178,26 +155,11 @@ class TagTask(NetTask[TagRecord, TagAssets, list[Sentence]]):
         batches = TagBatches(corpus, Forms.of(examples.arrays), tokens=tokens)
         return LossExaminer(net, batches, error=lambda: Tagger.error(net, batches, record.labels))
 
-    def measure(
-        self, model: Tagger, examples: TagExamples, outcome: Outcome, *, should_stop: ShouldStop
-    ) -> dict[str, Any] | None:
-        """Its numbers on the held-out sentences."""
-        found = None if examples.heldout is None else model.numbers(examples.heldout, should_stop=should_stop)
-        return None if found is None else {key: value for key, value in found.items() if key != "confusions"}
-
     def restore(self, record: TagRecord, assets: TagAssets, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""
         from elman.tasks.tag.net import TaggerModel
 
         return TaggerModel.from_tensors(record.model, tensors, labels=record.labels, bilm=assets.bilm).eval()
-
-    def wrap(self, record: TagRecord, assets: TagAssets, net: Any, directory: Path | None) -> Tagger:
-        """The net with its words."""
-        return Tagger(record, assets, net, directory)
-
-    def asset_files(self, assets: TagAssets) -> dict[str, bytes]:
-        """Of words, characters and the language models inside."""
-        return assets.files()
 
     def read_assets(self, record: TagRecord, read: ReadFile) -> TagAssets:
         """What was written."""

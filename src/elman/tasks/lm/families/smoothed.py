@@ -16,55 +16,55 @@ from elman.counts.smoothing import CountModel, Smoothing, fit_smoothed
 from elman.tasks.lm.family import CountingFamily, Shape
 
 
-class UnigramConfig(Config):
+class SmoothedConfig(Config):
+    """What all n-grams have that are smoothed in one of the classic ways."""
+
+    smoothing: Smoothing = "add"
+    alpha: float | None = Field(None, gt=0)  # `add` only; tuned on held-out text if not given
+
+    @property
+    def depth(self) -> int:
+        """The order: words of an n-gram."""
+        return 1
+
+    @property
+    def thresholds(self) -> tuple[int, ...]:
+        """What is pruned."""
+        return ()
+
+    @model_validator(mode="after")
+    def _all_apply(self) -> Self:
+        if self.alpha is not None and self.smoothing != "add":
+            raise ValueError(f"alpha is for smoothing=add, not for {self.smoothing}")
+        if any(self.thresholds) and self.smoothing in ("ml", "add"):
+            raise ValueError(f"prune needs a smoothing that backs off, and {self.smoothing} does not")
+        return self
+
+
+class UnigramConfig(SmoothedConfig):
     """Words by their frequency alone."""
 
     family: Literal["unigram"] = "unigram"
     smoothing: Literal["ml", "add"] = "add"
-    alpha: float | None = Field(None, gt=0)  # tuned on held-out text if not given
-
-    @model_validator(mode="after")
-    def _all_apply(self) -> Self:
-        _check_smoothing(self.smoothing, self.alpha, ())
-        return self
-
-    @property
-    def order(self) -> int:
-        return 1
-
-    @property
-    def prune(self) -> tuple[int, ...]:
-        return ()
 
 
-class BigramConfig(Config):
+class BigramConfig(SmoothedConfig):
     """One word of history."""
 
     family: Literal["bigram"] = "bigram"
-    smoothing: Smoothing = "add"
-    alpha: float | None = Field(None, gt=0)
-
-    @model_validator(mode="after")
-    def _all_apply(self) -> Self:
-        _check_smoothing(self.smoothing, self.alpha, ())
-        return self
 
     @property
-    def order(self) -> int:
+    def depth(self) -> int:
+        """Two words."""
         return 2
 
-    @property
-    def prune(self) -> tuple[int, ...]:
-        return ()
 
-
-class NgramConfig(Config):
+class NgramConfig(SmoothedConfig):
     """order - 1 words of history, smoothed in one of the classic ways."""
 
     family: Literal["ngram"] = "ngram"
     order: int = Field(3, ge=1, le=20)
     smoothing: Smoothing = "interpolated"
-    alpha: float | None = Field(None, gt=0)  # `add` only
     prune: Integers = ()  # drop k-grams seen at most prune[k-1] times; the last number holds for higher orders
 
     @field_validator("prune")
@@ -72,13 +72,15 @@ class NgramConfig(Config):
     def _prune_rises(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         return checked_prune(value)
 
-    @model_validator(mode="after")
-    def _all_apply(self) -> Self:
-        _check_smoothing(self.smoothing, self.alpha, self.prune)
-        return self
+    @property
+    def depth(self) -> int:
+        """As set."""
+        return self.order
 
-
-SmoothedConfig = UnigramConfig | BigramConfig | NgramConfig
+    @property
+    def thresholds(self) -> tuple[int, ...]:
+        """As set."""
+        return self.prune
 
 
 class SmoothedFamily(CountingFamily[SmoothedConfig]):
@@ -102,7 +104,7 @@ class SmoothedFamily(CountingFamily[SmoothedConfig]):
         def count(part: Array) -> Counts:
             return count_ngrams(
                 part,
-                order=config.order,
+                order=config.depth,
                 vocab_size=shape.vocab_size,
                 reset_lines=shape.reset_lines,
                 scratch=scratch,
@@ -113,7 +115,7 @@ class SmoothedFamily(CountingFamily[SmoothedConfig]):
             count,
             smoothing=config.smoothing,
             alpha=config.alpha,
-            prune=config.prune,
+            prune=config.thresholds,
             reset_lines=shape.reset_lines,
             heldout_ids=heldout_ids,
             scratch=scratch,
@@ -124,7 +126,7 @@ class SmoothedFamily(CountingFamily[SmoothedConfig]):
         """Counts where nothing is shared out, else probabilities and back-off weights."""
         kind = CountModel if config.smoothing in ("ml", "add") else NgramModel
         return kind.from_tensors(
-            tensors, order=config.order, vocab_size=shape.vocab_size, reset_lines=shape.reset_lines
+            tensors, order=config.depth, vocab_size=shape.vocab_size, reset_lines=shape.reset_lines
         )
 
 
@@ -135,10 +137,3 @@ def checked_prune(value: tuple[int, ...]) -> tuple[int, ...]:
     if value and value[0] > 0:
         raise ValueError("words are not pruned, so prune begins with 0; data.min_count leaves out rare words")
     return value
-
-
-def _check_smoothing(smoothing: str, alpha: float | None, prune: tuple[int, ...]) -> None:
-    if alpha is not None and smoothing != "add":
-        raise ValueError(f"alpha is for smoothing=add, not for {smoothing}")
-    if any(prune) and smoothing in ("ml", "add"):
-        raise ValueError(f"prune needs a smoothing that backs off, and {smoothing} does not")

@@ -1,0 +1,97 @@
+"""Laws that every task's model keeps, whatever it answers: your own tasks can be held to them too.
+
+`lines` are lines that the model can answer, each by itself; `data` is what `evaluate` reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from elman.tasks.base import PredictOptions, TaskModel
+from elman.tasks.catalogue import load_model
+from elman.testing.comparing import BrokenLawError
+
+TOLERANCE = 2e-4  # printed probabilities have four digits, of which the last may be rounded either way
+
+
+def check_task_model(
+    model: TaskModel[Any], *, folder: Path, lines: Sequence[str] = (), data: Path | None = None
+) -> None:
+    """All laws. `folder` is an empty place for files; without `lines` the model is not asked to predict."""
+    if lines:
+        a_line_alone_is_answered_as_among_others(model, lines, folder=folder)
+        empty_input_is_answered(model, folder=folder)
+    what_was_saved_answers_the_same(model, lines, folder=folder, data=data)
+    if data is not None and model.record.valid is not None:
+        what_was_measured_in_training_is_what_evaluate_says(model, data)
+
+
+def a_line_alone_is_answered_as_among_others(model: TaskModel[Any], lines: Sequence[str], *, folder: Path) -> None:
+    """In any company and in any order: answers come in the order of the lines."""
+    together = _answers(model, lines, folder)
+    if len(together) != len(lines):
+        raise BrokenLawError(f"{len(lines)} lines have {len(together)} answers")
+    backwards = _answers(model, list(reversed(lines)), folder)
+    for number, line in enumerate(lines):
+        _compare(_answers(model, [line], folder)[0], together[number], f"line {number + 1} alone")
+        _compare(backwards[-1 - number], together[number], f"line {number + 1} in the opposite order")
+
+
+def empty_input_is_answered(model: TaskModel[Any], *, folder: Path) -> None:
+    """An empty file has no answers, and is no error."""
+    path = folder / "empty.txt"
+    path.write_text("")
+    found = list(model.predict_lines([path]))
+    if found:
+        raise BrokenLawError(f"an empty file has {len(found)} answers")
+
+
+def what_was_saved_answers_the_same(
+    model: TaskModel[Any], lines: Sequence[str], *, folder: Path, data: Path | None
+) -> None:
+    """Predictions, numbers and information of a model that was saved and loaded."""
+    model.save(folder / "saved")
+    again = load_model(folder / "saved")
+    _compare(again.record.model_dump(mode="json"), model.record.model_dump(mode="json"), "the record")
+    if lines:
+        _compare(_answers(again, lines, folder), _answers(model, lines, folder), "answers after loading")
+    if data is not None:
+        _compare(again.evaluate(data), model.evaluate(data), "numbers after loading")
+
+
+def what_was_measured_in_training_is_what_evaluate_says(model: TaskModel[Any], data: Path) -> None:
+    """The numbers in the record are of the held-out data, and computed by the same rule."""
+    measured, found = model.record.valid or {}, model.evaluate(data)
+    shared = [key for key in measured if key in found and measured[key] is not None and key != "notes"]
+    if not any(isinstance(measured[key], float) for key in shared):
+        raise BrokenLawError("the record has no number that evaluate has")
+    for key in shared:
+        _compare(found[key], measured[key], f"evaluate's {key}")
+
+
+def _answers(model: TaskModel[Any], lines: Sequence[str], folder: Path) -> list[dict[str, Any]]:
+    path = folder / "lines.txt"
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    plain = [prediction.line() for prediction in model.predict_lines([path])]
+    detailed = [prediction.as_json() for prediction in model.predict_lines([path], PredictOptions(details=True))]
+    if len(plain) != len(detailed):
+        raise BrokenLawError(f"{len(plain)} plain answers, {len(detailed)} with details")
+    return [{"line": line, "json": json} for line, json in zip(plain, detailed, strict=True)]
+
+
+def _compare(found: Any, wanted: Any, what: str) -> None:
+    """An error where two answers differ by more than rounding."""
+    if isinstance(found, float) and isinstance(wanted, float):
+        if not math.isclose(found, wanted, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+            raise BrokenLawError(f"{what}: {found} instead of {wanted}")
+    elif isinstance(found, dict) and isinstance(wanted, dict) and found.keys() == wanted.keys():
+        for key in wanted:
+            _compare(found[key], wanted[key], f"{what}, {key}")
+    elif isinstance(found, list | tuple) and isinstance(wanted, list | tuple) and len(found) == len(wanted):
+        for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            _compare(one, other, f"{what}, {number}")
+    elif found != wanted:
+        raise BrokenLawError(f"{what}: {found!r} instead of {wanted!r}")
