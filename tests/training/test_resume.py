@@ -20,15 +20,15 @@ from elman.training.checkpoint import FOLDER, newest_checkpoint
 from elman.training.config import TrainConfig
 from elman.training.loop import Trainer
 from elman.training.signals import Stopped
-from tests.train.stops import PLACES, SIGNALS
-from tests.train.tiny import VOCAB, Tiny, notes, run, text, trainer, weights
+from tests.training.stops import PLACES, SIGNALS
+from tests.training.tiny import VOCAB, Tiny, notes, run, text, trainer, weights
 
 ROOT = Path(__file__).parents[2]
 
 
 def stops(directory: Path, *arguments: str) -> Any:
     environment = {**os.environ, "OMP_NUM_THREADS": arguments[0], "OMP_WAIT_POLICY": "passive"}
-    command = [sys.executable, "-m", "tests.train.stops", str(directory), *arguments]
+    command = [sys.executable, "-m", "tests.training.stops", str(directory), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False, timeout=250)
     assert done.returncode == 0 and done.stdout, done.stderr
     return json.loads(done.stdout)

@@ -124,7 +124,7 @@ def test_no_gradient_no_step() -> None:
 
 def test_the_compiler_is_not_imported() -> None:
     code = (
-        "import sys, torch\nfrom elman.config import TrainConfig\nfrom elman.train.optimiser import Optimiser\n"
+        "import sys, torch\nfrom elman.training.config import TrainConfig\nfrom elman.training.optimiser import Optimiser\n"
         "p = torch.nn.Parameter(torch.ones(2)); p.grad = torch.ones(2)\n"
         "for name in ('sgd', 'rmsprop', 'adam', 'adamw'): Optimiser(TrainConfig(optimiser=name), {'p': p}).step(.1)\n"
         "print('torch._dynamo' in sys.modules)"

@@ -13,7 +13,7 @@ import torch
 from elman.lm.evaluate import evaluate
 from elman.text.units.vocabulary import EOS_ID
 from elman.training.validation import fit_temperature, minimise, score_exactly, validate, validation_batches
-from tests.train.tiny import Carried, Tiny, text
+from tests.training.tiny import Carried, Tiny, text
 
 
 @dataclass(frozen=True)

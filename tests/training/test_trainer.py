@@ -15,7 +15,7 @@ from elman.text.batches import Position, Streams
 from elman.training.config import TrainConfig
 from elman.training.streams import stream_trainer
 from elman.training.validation import score_exactly
-from tests.train.tiny import VOCAB, Tiny, notes, run, text, trainer, weights
+from tests.training.tiny import VOCAB, Tiny, notes, run, text, trainer, weights
 
 IDS, VALID = text(3000), text(600, seed=1)
 

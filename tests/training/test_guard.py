@@ -14,7 +14,7 @@ from elman.training import guard
 from elman.training import loop as trainer_module
 from elman.training.checkpoint import newest_checkpoint
 from elman.training.loop import Trainer
-from tests.train.tiny import Carried, Tiny, error_of, notes, run, trainer
+from tests.training.tiny import Carried, Tiny, error_of, notes, run, trainer
 
 
 class Broken(Tiny):

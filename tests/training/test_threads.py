@@ -60,6 +60,6 @@ def test_a_busy_machine_gets_a_word_of_advice() -> None:
 
 
 def test_threads_budget_and_plan_never_import_torch() -> None:
-    code = "import sys, elman.train.threads, elman.train.budget, elman.train.plan; print('torch' in sys.modules)"
+    code = "import sys, elman.training.threads, elman.training.budget, elman.training.plan_text; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"

@@ -17,7 +17,7 @@ from elman.core.errors import UsageError
 from elman.training import loop as trainer_module
 from elman.training.budget import Budget, Reserve, format_duration, parse_duration, process_started
 from elman.training.loop import Trainer
-from tests.train.tiny import Tiny, error_of, notes, run, text, trainer
+from tests.training.tiny import Tiny, error_of, notes, run, text, trainer
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_durations_as_people_read_them() -> None:
 def test_the_start_of_the_process_is_before_the_first_line_of_python() -> None:
     code = (
         "import time; time.sleep(.3); now = time.monotonic()\n"
-        "from elman.train.budget import process_started\n"
+        "from elman.training.budget import process_started\n"
         "print(now - process_started())"
     )
     began = time.monotonic()
