@@ -86,13 +86,19 @@ class BilmTask(TextTask):
     def batches(self, record: store.TaskRecord, tensors: Mapping[str, Array], *, train: TrainConfig) -> Batches:
         """The text, from both ends."""
         from elman.tasks.bilm.net import BilmBatches
-        from elman.text.batches import Streams
-        from elman.training.streams import DEFAULT_BATCH, DEFAULT_BPTT, make_batches
+        from elman.text.batches import DEFAULT_BATCH, DEFAULT_BPTT, Streams, make_batches
 
         assert isinstance(record.data, DataConfig)
         rows, bptt = train.batch or DEFAULT_BATCH, train.bptt or DEFAULT_BPTT
         onward, turned = (
-            make_batches(ids, train, rows=rows, bptt=bptt, seed=record.seed, reset_lines=record.data.reset_lines)
+            make_batches(
+                ids,
+                rows=rows,
+                bptt=bptt,
+                seed=record.seed,
+                reset_lines=record.data.reset_lines,
+                spread=train.bptt_spread,
+            )
             for ids in (tensors["train"], tensors["train" + TURNED])
         )
         return BilmBatches(onward, turned if isinstance(turned, Streams) else None)
@@ -102,10 +108,8 @@ class BilmTask(TextTask):
     ) -> Examiner | None:
         """Judges by the likelihood in both directions."""
         from elman.tasks.bilm.net import BilmBatches
-        from elman.text.batches import Streams
+        from elman.text.batches import DEFAULT_BATCH, DEFAULT_BPTT, Streams, validation_batches
         from elman.training.examiner import LossExaminer
-        from elman.training.streams import DEFAULT_BATCH, DEFAULT_BPTT
-        from elman.training.validation import validation_batches
 
         assert isinstance(record.data, DataConfig)
         if "valid" not in tensors:

@@ -71,12 +71,17 @@ class MaskedTask(TextTask):
 
     def batches(self, record: store.TaskRecord, tensors: Mapping[str, Array], *, train: TrainConfig) -> Batches:
         """Pieces of the text, or lines; which tokens are hidden is the net's business."""
-        from elman.training.streams import make_batches
+        from elman.text.batches import make_batches
 
         assert isinstance(record.data, DataConfig) and isinstance(record.model, MaskedConfig)
         rows, bptt = train.batch or ROWS, train.bptt or PIECE
         pieces = make_batches(
-            tensors["train"], train, rows=rows, bptt=bptt, seed=record.seed, reset_lines=record.data.reset_lines
+            tensors["train"],
+            rows=rows,
+            bptt=bptt,
+            seed=record.seed,
+            reset_lines=record.data.reset_lines,
+            spread=train.bptt_spread,
         )
         return _Partly(pieces, record.model.mask)
 
@@ -84,8 +89,8 @@ class MaskedTask(TextTask):
         self, record: store.TaskRecord, net: Any, tensors: Mapping[str, Array], *, train: TrainConfig
     ) -> Examiner | None:
         """Judges by the likelihood of every so many-th token."""
+        from elman.text.batches import validation_batches
         from elman.training.examiner import LossExaminer
-        from elman.training.validation import validation_batches
 
         assert isinstance(record.data, DataConfig) and isinstance(record.model, MaskedConfig)
         if "valid" not in tensors:
