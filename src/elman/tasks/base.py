@@ -198,7 +198,7 @@ def train_task(
 
     from elman.training.speed import measure_peak
 
-    num_threads = choose_threads(threads).count
+    num_threads = choose_threads(threads)
     torch.set_num_threads(num_threads)
     if (advice := advise_on_load(num_threads)) is not None:
         request.report(advice)
@@ -247,7 +247,7 @@ def resume_task(
     own = {path.name for path in folder.iterdir() if path.is_file()} - {runs.RUN, runs.IDS}
     contents = {name: (folder / name).read_bytes() for name in sorted(own)}
     tensors = files.read_tensors(folder / runs.IDS)
-    torch.set_num_threads(run.record.threads or choose_threads().count)
+    torch.set_num_threads(run.record.threads or choose_threads())
     net = task.build(run.record, lambda file: contents[file], tensors, report=lambda sentence: None)
     return _go(
         task, run, net, contents, tensors,

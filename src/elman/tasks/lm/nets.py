@@ -60,7 +60,7 @@ def train_net(
 
     from elman.training.speed import measure_peak
 
-    threads = choose_threads(record.threads).count
+    threads = choose_threads(record.threads)
     torch.set_num_threads(threads)
     if (advice := advise_on_load(threads)) is not None:
         report(advice)
@@ -119,7 +119,7 @@ def resume_net(
     run = runs.read(folder, RunRecord)
     tokenizer = Tokenizer.from_files(lambda name: (folder / name).read_bytes())
     tensors = files.read_tensors(folder / runs.IDS)
-    torch.set_num_threads(run.record.threads or choose_threads().count)
+    torch.set_num_threads(run.record.threads or choose_threads())
     lm = _new(run.record.model, tensors["train"], tokenizer, run.record, lambda sentence: None)  # type: ignore[arg-type]
     if (found := newest_checkpoint(directory)) is not None:
         lm.take_ngrams(build.within(found.tensors, "model/"))  # a net that was fine-tuned has those of another text
