@@ -19,8 +19,9 @@ from pathlib import Path
 
 import torch
 
+from elman.core.files import RUN_FOLDER
 from elman.training import loop as trainer_module
-from elman.training.checkpoint import FOLDER, newest_checkpoint
+from elman.training.checkpoint import newest_checkpoint
 from elman.training.signals import Stopped
 from tests.training.tiny import Tiny, run, text, trainer
 
@@ -117,7 +118,7 @@ def kill_at_random(root: Path, num_kills: int) -> dict[str, object]:
         time.sleep(rng.uniform(0.0, usual))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        if not (directory / FOLDER).exists():
+        if not (directory / RUN_FOLDER).exists():
             continue
         try:
             found = newest_checkpoint(directory)

@@ -14,6 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from elman.core.errors import UsageError
+from elman.training import keeper
 from elman.training import loop as trainer_module
 from elman.training.budget import Budget, Reserve, format_duration, parse_duration, process_started
 from elman.training.loop import Trainer
@@ -164,13 +165,13 @@ def test_a_machine_that_becomes_slower_than_it_was_measured_is_still_on_time(slo
 
 def test_saving_is_counted_and_the_last_save_is_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock()
-    real = trainer_module.write_checkpoint
+    real = keeper.write_checkpoint
 
     def slow(*arguments: object) -> Path:
         clock.now += 2.0
         return real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(trainer_module, "write_checkpoint", slow)
+    monkeypatch.setattr(keeper, "write_checkpoint", slow)
     model = Timed(clock, step=0.5, valid=0.001, exact=0.001)
     started = clock.now
     budget = Budget(200.0, started)
