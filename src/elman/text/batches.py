@@ -21,8 +21,8 @@ RELEASE_BYTES = 8 << 20  # read between two times that mapped pages, which count
 POOL_TOKENS = 1 << 20  # lines are sorted and shuffled within stretches of about so many tokens
 MAX_LINE = 1024  # longer lines are read in pieces, the state carried from one to the next
 MIN_BPTT = 5
-DEFAULT_BATCH = 64  # streams side by side
-DEFAULT_BPTT = 35  # tokens a gradient goes back
+DEFAULT_BATCH = 64  # rows of a batch of text
+DEFAULT_BPTT = 35  # tokens of a row, through which gradients flow back
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,27 @@ def one_pass(batches: Batched[B]) -> Iterator[B]:
     while position.epoch == 0:
         batch, position = batches.batch(position)
         yield batch
+
+
+def make_batches(
+    ids: Array, *, rows: int, bptt: int, seed: int, reset_lines: bool, spread: float = 0.0
+) -> Streams | Lines:
+    """Text to train on: as streams read side by side or, with `reset_lines`, each line alone.
+
+    spread: standard deviation of the length of a window from step to step; for streams only.
+    """
+    if not reset_lines:
+        return Streams(ids, rows=rows, bptt=bptt, spread=spread, seed=seed)
+    if spread:
+        raise UsageError("train.bptt_spread does not apply with --reset-lines: every line is read to its end")
+    return Lines(ids, tokens=rows * bptt, seed=seed)
+
+
+def validation_batches(ids: Array, *, rows: int, bptt: int, reset_lines: bool) -> Streams | Lines:
+    """Held-out text in batches as large as in training, or with fewer rows where it is short."""
+    if reset_lines:
+        return Lines(ids, tokens=rows * bptt)
+    return Streams(ids, rows=max(1, min(rows, len(ids) // (4 * bptt))), bptt=bptt)
 
 
 @dataclass(frozen=True)
@@ -289,21 +310,3 @@ def _cut(lines: Array) -> Sequence[_Piece]:
     """A batch of lines as one piece or, where they are very long, as several: every row is full in all but the last."""
     longest = int(lines[0, 1] - lines[0, 0])
     return [_Piece(lines, start, min(start + MAX_LINE, longest)) for start in range(0, longest, MAX_LINE)]
-
-
-def make_batches(
-    ids: Array, *, rows: int, bptt: int, seed: int, reset_lines: bool, spread: float = 0.0
-) -> Streams | Lines:
-    """A text in the form a run reads it: streams side by side, or lines each alone."""
-    if not reset_lines:
-        return Streams(ids, rows=rows, bptt=bptt, spread=spread, seed=seed)
-    if spread:
-        raise UsageError("train.bptt_spread does not apply with --reset-lines: every line is read to its end")
-    return Lines(ids, tokens=rows * bptt, seed=seed)
-
-
-def validation_batches(ids: Array, *, rows: int, bptt: int, reset_lines: bool) -> Streams | Lines:
-    """The validation text in batches as large as in training, or fewer rows where it is short."""
-    if reset_lines:
-        return Lines(ids, tokens=rows * bptt)
-    return Streams(ids, rows=max(1, min(rows, len(ids) // (4 * bptt))), bptt=bptt)

@@ -1,1 +1,1 @@
-"""Nets are trained here: one loop, its optimisers and schedules, time budgets, checkpoints, a guard against NaN."""
+"""Training of nets: the loop, optimisers and schedules, time budgets, checkpoints, a guard against NaN."""

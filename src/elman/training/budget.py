@@ -1,4 +1,4 @@
-"""A bound on time: from the start of the process to the saved model. Knows nothing of models; the clock is handed in."""
+"""Time budgets: a bound from the start of the process to the saved model. Knows no models; the clock is handed in."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ Clock = Callable[[], float]
 _IMPORTED = time.monotonic()
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
-EXIT_SECONDS = 0.25  # what a process needs to end
-EXIT_SHARE = 0.004  # and for whatever was measured a little too well
+# Seconds that a process needs to exit.
+EXIT_SECONDS = 0.25
+# Share of a budget that is kept free for errors of measurement.
+EXIT_SHARE = 0.004
 
 
 def parse_duration(text: str | float) -> float:
@@ -46,7 +48,7 @@ def format_duration(seconds: float) -> str:
 
 
 def process_started(stat: Path = Path("/proc/self/stat")) -> float:
-    """When this process began, on the clock of time.monotonic(): before a line of Python was run."""
+    """When this process began, on the clock of time.monotonic(): before any Python code ran."""
     try:
         fields = stat.read_text().rpartition(")")[2].split()
         ticks = int(fields[19])  # field 22 of proc(5): start time after boot
@@ -58,7 +60,7 @@ def process_started(stat: Path = Path("/proc/self/stat")) -> float:
 
 @dataclass(frozen=True)
 class Budget:
-    """So many seconds since `started` on the clock, to the saved model."""
+    """A run may take so many seconds from `started` on the clock to the saved model."""
 
     seconds: float
     started: float
@@ -68,36 +70,36 @@ class Budget:
         return self.started + self.seconds
 
     def spent(self, now: float) -> float:
-        """Seconds gone."""
+        """Seconds used so far."""
         return now - self.started
 
     def after(self, spent: float) -> Budget:
-        """The same budget for a run that goes on in a new process, when so much was spent in others before."""
+        """The budget of a resumed run, of which so many seconds were spent in earlier processes."""
         return replace(self, started=self.started - spent)
 
 
 @dataclass
 class Reserve:
-    """What the end of a run takes, as measured on the way: a validation, the exact number, the last save."""
+    """How long the end of a run takes, as measured during it: the last validation, the final evaluation, saving."""
 
-    save_seconds: float = 0.0  # a checkpoint: before the end, after it, and the model itself takes no longer
-    validation_seconds: float = 0.0  # all of the validation text, batched
-    temperature_seconds: float = 0.0
-    exact_seconds: float = 0.0  # as `evaluate` reads the text
+    save_seconds: float = 0.0  # one checkpoint; two are written at the end, and the model, which takes no longer
+    validation_seconds: float = 0.0  # all of the held-out data, in batches
+    temperature_seconds: float = 0.0  # fitting the temperature of the softmax
+    exact_seconds: float = 0.0  # scoring the held-out text as `evaluate` does
 
     def total(self, budget: Budget) -> float:
-        """Seconds to keep free at the end."""
+        """Seconds that steps must leave at the end of the budget."""
         work = 3 * self.save_seconds + self.validation_seconds + self.temperature_seconds + self.exact_seconds
         return 1.05 * work + EXIT_SECONDS + EXIT_SHARE * budget.seconds
 
 
 def training_end(budget: Budget, reserve: Reserve) -> float:
-    """When the last step has to be done."""
+    """The time at which the last step has to be done."""
     return budget.deadline - reserve.total(budget)
 
 
 def check_feasible(budget: Budget, reserve: Reserve, *, now: float, step_seconds: float) -> None:
-    """Refuse a budget in which not even one step fits, instead of being late."""
+    """Refuse a budget in which not even one step fits."""
     if now + step_seconds <= training_end(budget, reserve):
         return
     needed = budget.spent(now) + 10 * step_seconds + reserve.total(budget)

@@ -1,4 +1,4 @@
-"""How a net descends."""
+"""The settings of training, `train.*` on the command line."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from elman.core.settings import Config
 
 
 class TrainConfig(Config):
-    """How a net descends. What is None is chosen from the data and the budget, and said."""
+    """How a net is trained. What is None is chosen from the data and the budget, and reported."""
 
     optimiser: Literal["sgd", "adam", "adamw", "rmsprop"] = "adam"
     learning_rate: float | None = Field(None, gt=0)
-    momentum: float = Field(0.0, ge=0, lt=1)  # sgd and rmsprop
-    beta1: float = Field(0.0, ge=0, lt=1)  # adam: 0 is what tuned LSTMs use (Melis et al. 2018)
-    beta2: float = Field(0.999, gt=0, lt=1)  # adam; the smoothing of rmsprop
+    momentum: float = Field(0.0, ge=0, lt=1)  # of sgd and rmsprop
+    beta1: float = Field(0.0, ge=0, lt=1)  # of adam; 0 is best for LSTMs (Melis et al. 2018)
+    beta2: float = Field(0.999, gt=0, lt=1)  # of adam; the smoothing constant of rmsprop
     weight_decay: float = Field(0.0, ge=0)
-    clip: float = Field(2.0, ge=0)  # the largest norm of a gradient; 0 for any
+    clip: float = Field(2.0, ge=0)  # gradients are clipped to this norm; 0 for no clipping
     schedule: Literal["linear", "cosine", "one-cycle", "plateau", "constant"] | None = None
-    warmup: float = Field(0.05, ge=0, lt=1)  # the part of the run in which the rate rises
-    flat: float = Field(0.4, ge=0, lt=1)  # linear: where the rate begins to fall
-    decay: float = Field(0.5, gt=0, lt=1)  # plateau: of the rate, when a validation is no better than the best
-    batch: int | None = Field(None, ge=1)  # streams side by side
-    bptt: int | None = Field(None, ge=1)  # tokens a gradient goes back
-    bptt_spread: float = Field(0.0, ge=0)  # standard deviation of bptt from step to step, the rate scaled with it
+    warmup: float = Field(0.05, ge=0, lt=1)  # share of the run in which the rate rises
+    flat: float = Field(0.4, ge=0, lt=1)  # schedule=linear: share of the run after which the rate falls
+    decay: float = Field(0.5, gt=0, lt=1)  # schedule=plateau: factor of the rate after a validation without a gain
+    batch: int | None = Field(None, ge=1)  # rows of a batch
+    bptt: int | None = Field(None, ge=1)  # tokens of truncated backpropagation through time
+    bptt_spread: float = Field(0.0, ge=0)  # standard deviation of bptt between steps; the rate is scaled with it
     epochs: float | None = Field(None, gt=0)
     steps: int | None = Field(None, ge=1)
-    patience: int | None = Field(None, ge=1)  # validations without a gain before the end
-    validate_steps: int | None = Field(None, ge=1)  # between validations; else once a pass
-    average: Literal["ema", "tail", "none"] = "ema"  # of the weights; the average is what is evaluated and kept
-    average_decay: float = Field(0.999, gt=0, lt=1)  # ema, at its longest
-    average_tail: float = Field(0.25, gt=0, le=1)  # tail: the last part of the run, averaged evenly
-    fit_temperature: bool = True  # one number for the softmax, fitted on the validation text at the end
-    checkpoint_seconds: float = Field(60.0, gt=0)
-    checkpoint_steps: int | None = Field(None, ge=1)
-    log_steps: int = Field(10, ge=1)
-    tensorboard: bool = False
+    patience: int | None = Field(None, ge=1)  # validations without a gain after which the run ends
+    validate_steps: int | None = Field(None, ge=1)  # steps between validations; default once a pass
+    average: Literal["ema", "tail", "none"] = "ema"  # of the weights; it is what is validated and kept
+    average_decay: float = Field(0.999, gt=0, lt=1)  # average=ema: the highest decay
+    average_tail: float = Field(0.25, gt=0, le=1)  # average=tail: share of the run that is averaged, at its end
+    fit_temperature: bool = True  # of the softmax, on the validation text after training
+    checkpoint_seconds: float = Field(60.0, gt=0)  # between checkpoints; passes end with one too
+    checkpoint_steps: int | None = Field(None, ge=1)  # steps between checkpoints
+    log_steps: int = Field(10, ge=1)  # steps between lines of metrics.jsonl
+    tensorboard: bool = False  # write event files too
 
     @model_validator(mode="after")
     def _all_apply(self) -> Self:

@@ -1,4 +1,4 @@
-"""Watch for numbers that are none. Finds them before a step is made, and says where they came from."""
+"""Finds losses, gradients and weights that are NaN, infinite or far too large, and says where they came from."""
 
 from __future__ import annotations
 
@@ -11,37 +11,41 @@ from torch import Tensor, nn
 
 from elman.core.errors import ElmanError
 
+# A run gives up when it has been rolled back so many times and meets another bad step.
 MAX_FAILURES = 5
-FORGIVEN_AFTER = 500  # steps without trouble
+# After so many good steps, earlier bad ones no longer count.
+FORGIVEN_AFTER = 500
+# Each roll back multiplies the learning rate by this.
 RATE_FACTOR = 0.5
-GRADIENT_JUMP = 1e4  # times its usual norm, for runs that do not clip
+# Without clipping, a gradient so many times larger than its usual norm is a bad step.
+GRADIENT_JUMP = 1e4
 
 
 class TrainingError(ElmanError):
-    """The run cannot go on: it met numbers that are none, again and again."""
+    """The run cannot go on: it met NaN, infinite or exploding numbers again and again."""
 
 
 def loss_limit(vocab_size: int) -> float:
-    """Nats a token above which a loss has exploded: more than twice as bad as knowing nothing."""
+    """Nats per token above which a loss has exploded: more than twice that of a uniform guess."""
     return 2.0 * math.log(max(vocab_size, 2)) + 5.0
 
 
 def first_bad(named: Iterable[tuple[str, Tensor | None]]) -> str | None:
-    """The name of the first tensor with a NaN or an infinity in it."""
+    """The name of the first tensor that has a NaN or an infinity."""
     for name, tensor in named:
         if tensor is not None and tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             return name
     return None
 
 
-def blame_module(model: nn.Module, forward: Callable[[], Any]) -> str | None:
+def first_bad_module(model: nn.Module, forward: Callable[[], Any]) -> str | None:
     """The first module whose output is not finite when the step's forward pass is repeated."""
-    culprits: list[str] = []
+    found: list[str] = []
 
     def watch(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            if not culprits and any(not bool(torch.isfinite(part).all()) for part in _tensors(output)):
-                culprits.append(name)
+            if not found and any(not bool(torch.isfinite(part).all()) for part in _tensors(output)):
+                found.append(name)
 
         return hook
 
@@ -52,7 +56,7 @@ def blame_module(model: nn.Module, forward: Callable[[], Any]) -> str | None:
     finally:
         for handle in handles:
             handle.remove()
-    return culprits[0] if culprits else None
+    return found[0] if found else None
 
 
 def _tensors(output: Any) -> Iterable[Tensor]:
@@ -65,15 +69,15 @@ def _tensors(output: Any) -> Iterable[Tensor]:
 
 
 def explain_loss(model: nn.Module, forward: Callable[[], Any]) -> str:
-    """Where a loss that is no number came from, in words."""
+    """Where a loss that is NaN or infinite came from, for a message."""
     weight = first_bad(model.named_parameters()) or first_bad(model.named_buffers())
     if weight is not None:
         return f"the weight {weight} is not finite"
-    module = blame_module(model, forward)
+    module = first_bad_module(model, forward)
     return f"the output of {module} is the first that is not finite" if module else "every module's output is finite"
 
 
 def explain_gradient(model: nn.Module) -> str:
-    """Which gradient is no number, in words."""
+    """Which gradient is NaN or infinite, for a message."""
     name = first_bad((name, parameter.grad) for name, parameter in model.named_parameters())
     return f"the gradient of {name} is not finite" if name else "the norms of the gradients add up to infinity"

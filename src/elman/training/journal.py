@@ -1,4 +1,4 @@
-"""What a run tells those who look later: metrics.jsonl and, if asked for, TensorBoard event files."""
+"""The log of a run: metrics.jsonl and, if asked for, TensorBoard event files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVENTS = "events"
 
 
 class Journal:
-    """One JSON object a line, appended and flushed. A run that goes on cuts the file back to where it stopped."""
+    """Writes metrics.jsonl, one JSON object a line, flushed at once. A resumed run truncates it to `position` bytes."""
 
     def __init__(self, directory: Path, *, position: int = 0, step: int = 0, tensorboard: bool = False) -> None:
         self.path = directory / METRICS
@@ -29,7 +29,7 @@ class Journal:
         self.cut(min(position, self.position))
 
     def write(self, step: int, values: Mapping[str, float | int | str | None]) -> None:
-        """Note the values of a step. A number that is none is null."""
+        """Append the values of a step. NaN and infinity become null."""
         clean = {"step": step, **{key: _finite(value) for key, value in values.items()}}
         try:
             self._file.write(json.dumps(clean).encode() + b"\n")
@@ -43,11 +43,11 @@ class Journal:
 
     @property
     def position(self) -> int:
-        """The length of the file."""
+        """The length of the file in bytes."""
         return self._file.tell()
 
     def cut(self, position: int) -> None:
-        """Forget what was written after a position: a run went back, and will come by again."""
+        """Remove what was written after a position: the run was rolled back and will write these steps again."""
         try:
             self._file.truncate(position)
             self._file.seek(0, os.SEEK_END)
@@ -55,7 +55,7 @@ class Journal:
             raise _cannot_write(self.path, error) from None
 
     def sync(self) -> int:
-        """Make sure that it is on disk. -> the length of the file"""
+        """Make sure that the file is on disk. -> its length in bytes"""
         try:
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -64,7 +64,7 @@ class Journal:
         return self._file.tell()
 
     def close(self) -> None:
-        """No more to tell."""
+        """Close metrics.jsonl and the event file."""
         try:
             self._file.close()
         except OSError as error:

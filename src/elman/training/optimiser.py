@@ -1,6 +1,6 @@
-"""Steps down the gradient, and the average of where they led. Both as tensors by name, to save and to restore.
+"""Optimisers and the average of the weights. Their states are tensors by name, to save and to restore.
 
-The formulas are those of torch.optim (tests hold them to it), whose own classes import torch's compiler first: seconds.
+The formulas are those of torch.optim (a test compares them), whose classes import torch's compiler first: seconds.
 """
 
 from __future__ import annotations
@@ -13,165 +13,168 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from elman.nets.maxent import RareParameter
+from elman.training import fused
 from elman.training.config import TrainConfig
 from elman.training.schedule import peak_rate
 
-Named = dict[str, Parameter]
-EPSILON = 1e-8
+NamedParameters = dict[str, Parameter]
 
-# For weights that are rarely touched: their highest rate, which is one for every optimiser, and the gradient of a mean
-# over a batch that counts as large. Adam takes a first gradient, however small, for a large one: with it n-grams made a
-# net worse in the first pass (docs/log.md).
-RARE_RATE, RARE_GRADIENT = 0.5, 1e-3
+# Added to the denominators of Adam and RMSProp, as in torch.optim.
+EPSILON = 1e-8
+# Rarely updated weights (n-gram features) use Adagrad with this peak rate, whatever the optimiser of the others.
+RARE_RATE = 0.5
+# Adagrad's initial accumulator is the square of this: a gradient of a batch's mean loss of this size counts as large.
+# Adam takes a first gradient, however small, for a large one: with it n-grams made a net worse in the first pass
+# (docs/log.md).
+RARE_GRADIENT = 1e-3
 
 
 class Optimiser:
-    """SGD, RMSProp, Adam or AdamW, over all parameters at once; and Adagrad for those that are rarely touched.
+    """SGD, RMSProp, Adam or AdamW over all parameters at once; Adagrad for those that are rarely updated.
 
-    What it remembers of each is in `slots`.
+    state: what it remembers, by the name of the parameter and a key: `velocity`, `means`, `squares`, `count`.
     """
 
-    def __init__(self, config: TrainConfig, named: Named) -> None:
+    def __init__(self, config: TrainConfig, parameters: NamedParameters) -> None:
         self.config = config
-        self.named = named
-        self._peak = peak_rate(config)
-        self.slots: dict[str, dict[str, Tensor]] = {}
+        self.parameters = parameters
+        self.state: dict[str, dict[str, Tensor]] = {}
+        self._peak_rate = peak_rate(config)
 
-    def forget_gradients(self) -> None:
-        """Before a backward pass."""
-        for parameter in self.named.values():
+    def zero_grad(self) -> None:
+        """Drop all gradients, before a backward pass."""
+        for parameter in self.parameters.values():
             parameter.grad = None
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
-        """Move every parameter that has a gradient."""
-        touched = [name for name, p in self.named.items() if p.grad is not None]
-        names = [name for name in touched if not isinstance(self.named[name], RareParameter)]
-        for name in touched:
-            if isinstance(self.named[name], RareParameter):
-                self._adagrad(name, RARE_RATE * rate / self._peak)
+        """Update every parameter that has a gradient."""
+        with_gradient = [name for name, p in self.parameters.items() if p.grad is not None]
+        names = [name for name in with_gradient if not isinstance(self.parameters[name], RareParameter)]
+        for name in with_gradient:
+            if isinstance(self.parameters[name], RareParameter):
+                self._adagrad(name, RARE_RATE * rate / self._peak_rate)
         if not names:
             return
-        parameters: list[Tensor] = [self.named[name] for name in names]
-        gradients = [gradient for name in names if (gradient := self.named[name].grad) is not None]
+        parameters: list[Tensor] = [self.parameters[name] for name in names]
+        gradients = [gradient for name in names if (gradient := self.parameters[name].grad) is not None]
         match self.config.optimiser:
             case "sgd":
-                self._descend(names, parameters, self._decayed(parameters, gradients), rate)
+                self._sgd(names, parameters, self._with_weight_decay(parameters, gradients), rate)
             case "rmsprop":
-                gradients = self._decayed(parameters, gradients)
-                squares = self._slot(names, parameters, "squares")
-                torch._foreach_mul_(squares, self.config.beta2)
-                torch._foreach_addcmul_(squares, gradients, gradients, 1.0 - self.config.beta2)
-                scales = torch._foreach_sqrt(squares)
-                torch._foreach_add_(scales, EPSILON)
-                self._descend(names, parameters, list(torch._foreach_div(gradients, list(scales))), rate)
+                self._rmsprop(names, parameters, self._with_weight_decay(parameters, gradients), rate)
             case _:
                 self._adam(names, parameters, gradients, rate)
 
-    def _decayed(self, parameters: list[Tensor], gradients: list[Tensor]) -> list[Tensor]:
+    def _with_weight_decay(self, parameters: list[Tensor], gradients: list[Tensor]) -> list[Tensor]:
         """The gradient of the loss and of the penalty on large weights."""
         if not self.config.weight_decay:
             return gradients
-        return list(torch._foreach_add(gradients, parameters, alpha=self.config.weight_decay))
+        return fused.add(gradients, parameters, factor=self.config.weight_decay)
 
-    def _descend(self, names: list[str], parameters: list[Tensor], steps: list[Tensor], rate: float) -> None:
+    def _sgd(self, names: list[str], parameters: list[Tensor], updates: list[Tensor], rate: float) -> None:
         if self.config.momentum:
-            velocities = self._slot(names, parameters, "velocity")
-            torch._foreach_mul_(velocities, self.config.momentum)
-            torch._foreach_add_(velocities, steps)
-            steps = velocities
-        torch._foreach_add_(parameters, steps, alpha=-rate)
+            velocities = self._states(names, parameters, "velocity")
+            fused.scale_(velocities, self.config.momentum)
+            fused.add_(velocities, updates)
+            updates = velocities
+        fused.add_(parameters, updates, factor=-rate)
+
+    def _rmsprop(self, names: list[str], parameters: list[Tensor], gradients: list[Tensor], rate: float) -> None:
+        squares = self._states(names, parameters, "squares")
+        fused.scale_(squares, self.config.beta2)
+        fused.add_squares_(squares, gradients, factor=1.0 - self.config.beta2)
+        scales = fused.square_roots(squares)
+        fused.shift_(scales, EPSILON)
+        self._sgd(names, parameters, fused.divide(gradients, scales), rate)
 
     def _adam(self, names: list[str], parameters: list[Tensor], gradients: list[Tensor], rate: float) -> None:
-        """In one pass over memory: 5 ms for 5.3 M parameters on one core, against 17 and 30 the usual ways."""
-        config = self.config
-        function = torch._fused_adamw_ if config.optimiser == "adamw" else torch._fused_adam_
-        counts = [self._slot_of(name, "count", torch.zeros((), dtype=torch.float32)) for name in names]
-        torch._foreach_add_(counts, 1)
-        function(
+        counts = [self._state(name, "count", torch.zeros((), dtype=torch.float32)) for name in names]
+        fused.shift_(counts, 1)
+        fused.adam_(
             parameters,
             gradients,
-            self._slot(names, parameters, "means"),
-            self._slot(names, parameters, "squares"),
-            [],
+            self._states(names, parameters, "means"),
+            self._states(names, parameters, "squares"),
             counts,
-            lr=rate,
-            beta1=config.beta1,
-            beta2=config.beta2,
-            weight_decay=config.weight_decay,
-            eps=EPSILON,
-            amsgrad=False,
-            maximize=False,
+            rate=rate,
+            beta1=self.config.beta1,
+            beta2=self.config.beta2,
+            weight_decay=self.config.weight_decay,
+            epsilon=EPSILON,
+            is_decoupled=self.config.optimiser == "adamw",
         )
 
     def _adagrad(self, name: str, rate: float) -> None:
-        """A step by the sum of all squared gradients (Duchi et al. 2011), only where there is one."""
-        parameter, gradient = self.named[name], self.named[name].grad
+        """A step scaled by the sum of all squared gradients (Duchi et al. 2011), only where the gradient is not 0."""
+        parameter, gradient = self.parameters[name], self.parameters[name].grad
         assert gradient is not None
-        squares = self._slot_of(name, "squares", parameter)
-        touched = gradient.nonzero()[:, 0]
-        slopes = gradient.index_select(0, touched)
-        summed = squares.index_select(0, touched).addcmul_(slopes, slopes)
-        squares.index_copy_(0, touched, summed)
-        scales = summed.add_(RARE_GRADIENT**2).sqrt_()
-        parameter.index_add_(0, touched, slopes.div_(scales), alpha=-rate)
+        squares = self._state(name, "squares", parameter)
+        places = gradient.nonzero()[:, 0]
+        slopes = gradient.index_select(0, places)
+        sums = squares.index_select(0, places).addcmul_(slopes, slopes)
+        squares.index_copy_(0, places, sums)
+        scales = sums.add_(RARE_GRADIENT**2).sqrt_()
+        parameter.index_add_(0, places, slopes.div_(scales), alpha=-rate)
 
-    def _slot(self, names: list[str], parameters: list[Tensor], key: str) -> list[Tensor]:
-        return [self._slot_of(name, key, p) for name, p in zip(names, parameters, strict=True)]
+    def _states(self, names: list[str], parameters: list[Tensor], key: str) -> list[Tensor]:
+        return [self._state(name, key, p) for name, p in zip(names, parameters, strict=True)]
 
-    def _slot_of(self, name: str, key: str, like: Tensor) -> Tensor:
-        slots = self.slots.setdefault(name, {})
-        if key not in slots:
-            slots[key] = torch.zeros_like(like, memory_format=torch.preserve_format)
-        return slots[key]
+    def _state(self, name: str, key: str, like: Tensor) -> Tensor:
+        """What is remembered of a parameter under a key; zeros at first."""
+        state = self.state.setdefault(name, {})
+        if key not in state:
+            state[key] = torch.zeros_like(like, memory_format=torch.preserve_format)
+        return state[key]
 
     def tensors(self) -> dict[str, Tensor]:
-        """What is remembered, as `PARAMETER/KEY`."""
-        return {f"{name}/{key}": value for name, slots in self.slots.items() for key, value in slots.items()}
+        """The state as `PARAMETER/KEY`, for a checkpoint."""
+        return {f"{name}/{key}": value for name, state in self.state.items() for key, value in state.items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Remember this and nothing else."""
-        self.slots = {}
+        """Replace the state by one from a checkpoint."""
+        self.state = {}
         for path, value in tensors.items():
             name, _, key = path.rpartition("/")
-            device = "cpu" if key == "count" else self.named[name].device
-            self.slots.setdefault(name, {})[key] = value.clone().to(device)
+            device = "cpu" if key == "count" else self.parameters[name].device
+            self.state.setdefault(name, {})[key] = value.clone().to(device)
 
 
-class Average:
-    """A running mean of the weights: exponential with a memory that grows with the run, or even over its last part.
+class WeightAverage:
+    """An average of the weights over the steps: exponential (EMA), or the plain mean over the last part of the run.
 
-    The exponential one follows min(decay, (1 + n) / (10 + n)): about the last tenth of the steps, at most 1/(1-decay).
+    The decay of the EMA grows with the number n of steps, min(decay, (1 + n) / (10 + n)): it covers about the last tenth of
+    the steps, at most 1 / (1 - decay) of them.
     """
 
-    def __init__(self, config: TrainConfig, named: Named) -> None:
+    def __init__(self, config: TrainConfig, parameters: NamedParameters) -> None:
         self.kind = config.average
         self.decay = config.average_decay
         self.tail = config.average_tail
         self.count = 0
-        self._parameters = list(named.values())
-        self._names = list(named)
+        self._parameters = list(parameters.values())
+        self._names = list(parameters)
         self.mean = [] if self.kind == "none" else [parameter.detach().clone() for parameter in self._parameters]
 
     @torch.no_grad()
     def update(self, fraction: float) -> None:
-        """Take in the weights after a step."""
+        """Take in the weights after a step. `fraction`: how much of the run is done."""
         if self.kind == "none":
             return
         if self.kind == "tail" and fraction < 1.0 - self.tail:
             return
         self.count += 1
-        kept = 1.0 - 1.0 / self.count if self.kind == "tail" else min(self.decay, (1 + self.count) / (10 + self.count))
-        torch._foreach_lerp_(self.mean, [parameter.detach() for parameter in self._parameters], 1.0 - kept)
+        decay = 1.0 - 1.0 / self.count if self.kind == "tail" else min(self.decay, (1 + self.count) / (10 + self.count))
+        fused.move_towards_(self.mean, [parameter.detach() for parameter in self._parameters], weight=1.0 - decay)
 
     @property
     def is_used(self) -> bool:
-        """Whether the average is what is evaluated: a tail that has not begun is not."""
+        """Whether the average is what is validated and kept; before a tail has begun it is not."""
         return self.kind != "none" and self.count > 0
 
     @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """The model with the averaged weights, for as long as the block lasts."""
+    def applied(self) -> Iterator[None]:
+        """The model has the averaged weights inside the block, and its own again afterwards."""
         if not self.is_used:
             yield
             return
@@ -191,7 +194,7 @@ class Average:
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor], count: int) -> None:
-        """Go on from an average saved before."""
+        """Go on from an average in a checkpoint."""
         self.count = count
         for name, mean in zip(self._names, self.mean, strict=False):
             mean.copy_(tensors[name])

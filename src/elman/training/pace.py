@@ -1,19 +1,25 @@
-"""When things are due: how much of a run is done, when it is over, when to look at the validation text, when to save."""
+"""The timing of a run: how much of it is done, how much time is left, when a validation or a checkpoint is due."""
 
 from __future__ import annotations
 
 import math
 
-from elman.training.budget import EXIT_SECONDS, Budget, Clock, Reserve, training_end
+from elman.training.budget import EXIT_SECONDS, Budget, Clock, Reserve, check_feasible, training_end
 from elman.training.config import TrainConfig
 from elman.training.protocols import Batches
+from elman.training.run_state import RunState
 from elman.training.speed import Meter
-from elman.training.steps import RunState
 
-LONG_EPOCH = 5_000  # steps after which a pass is too long to wait for its end with a validation
-VALIDATION_SHARE = 0.025  # of a budget, at most, for looking at the validation text on the way
-SAVE_SHARE = 0.02  # of the time, at most, for checkpoints
-DONE = 1.0 - 1e-9
+# A long pass over the corpus is validated after every so many steps, not only at its end.
+LONG_EPOCH_STEPS = 5_000
+# Validations before the last one take at most this share of a budget.
+VALIDATION_SHARE = 0.025
+# Under a budget there is at least this share of it between two validations.
+VALIDATION_INTERVAL = 0.05
+# Checkpoints take at most this share of the time.
+SAVE_SHARE = 0.02
+# This share of the epochs counts as all of them: sums of fractions are not exact.
+ALL_EPOCHS = 1.0 - 1e-9
 
 
 class Pace:
@@ -28,13 +34,14 @@ class Pace:
         self.budget = budget.after(spent) if budget is not None else None
         self.reserve = Reserve()
         self.meter = Meter()
-        self.step_estimate = 0.0  # seconds, until a step was made
+        self.step_estimate = 0.0  # seconds that a step should take; used until one was timed
         self._origin = clock() - spent
         self._saved_at = self._validated_at = clock()
-        self._first: tuple[float, float] | None = None
+        self._eta_start: tuple[float, float] | None = None  # fraction and time when the end was first estimated
 
     @property
     def has_end(self) -> bool:
+        """Whether it is known where the run ends; otherwise the validation loss decides."""
         return self.budget is not None or self.config.epochs is not None or self.config.steps is not None
 
     def spent(self) -> float:
@@ -42,7 +49,7 @@ class Pace:
         return self.clock() - (self._origin if self.budget is None else self.budget.started)
 
     def epochs(self, state: RunState) -> float:
-        """Passes over the corpus, with the part of the present one."""
+        """Passes over the corpus, with the fraction of the current one."""
         return state.position.epoch + self.batches.fraction(state.position)
 
     def fraction(self, state: RunState) -> float:
@@ -57,59 +64,53 @@ class Pace:
             parts.append((self.spent() - state.began_seconds) / max(end - state.began_seconds, 1e-9))
         return min(1.0, max(parts))
 
-    def why_over(self, state: RunState) -> str | None:
-        """Why another step would be one too many, or None."""
-        if self.config.patience is not None and state.stale >= self.config.patience:
-            return f"{state.stale} validations without a gain"
-        if not self.has_time():
-            return "the budget is used up"
-        if self.has_end and self.budget is None and self.fraction(state) >= DONE:
-            return "all steps are done"
-        if self.budget is not None and self._is_counted_out(state):
-            return "all steps are done"
-        return None
-
-    def _is_counted_out(self, state: RunState) -> bool:
+    def has_made_all_steps(self, state: RunState) -> bool:
+        """Whether the epochs or the steps that were asked for are done."""
         epochs, steps = self.config.epochs, self.config.steps
-        return (epochs is not None and self.epochs(state) >= epochs * DONE) or (
-            steps is not None and state.step >= steps
-        )
+        if epochs is not None and self.epochs(state) >= epochs * ALL_EPOCHS:
+            return True
+        return steps is not None and state.step >= steps
 
     def has_time(self, *, besides: float = 0.0) -> bool:
-        """Whether a budget, if there is one, has room for one more step, and for so many seconds besides."""
+        """Whether a budget, if there is one, has room for one more step and for so many seconds besides."""
         if self.budget is None:
             return True
         next_step = self.meter.slowest or self.step_estimate
         return self.clock() + next_step + besides <= training_end(self.budget, self.reserve)
 
-    def scoring_end(self) -> float:
-        """When the number to report has to be there, so that the run can still be saved in time."""
+    def refuse_short_budget(self) -> None:
+        """Raise an error if the budget, if there is one, has no room for a single step."""
+        if self.budget is not None:
+            check_feasible(self.budget, self.reserve, now=self.clock(), step_seconds=self.step_estimate)
+
+    def evaluation_end(self) -> float:
+        """When the final evaluation has to be done, so that the run can still be saved in time."""
         if self.budget is None:
             return math.inf
         return training_end(self.budget, Reserve(save_seconds=self.reserve.save_seconds * 2 / 3))
 
     def spare_seconds(self) -> float | None:
-        """What a budget leaves, once the model is saved, for what can be done without; None where there is no budget."""
+        """What a budget leaves after saving the model, for optional work; None where there is no budget."""
         if self.budget is None:
             return None
         return self.budget.deadline - self.clock() - 1.05 * self.reserve.save_seconds - EXIT_SECONDS
 
     def is_late(self) -> bool:
         """Whether a budget, if there is one, leaves only the time to save: the machine was slower than measured."""
-        return self.clock() >= self.scoring_end()
+        return self.clock() >= self.evaluation_end()
 
     def is_validation_due(self, state: RunState, *, epoch_before: int) -> bool:
-        """Every so many steps; else once a pass; under a budget as often as costs little."""
+        """Every `validate_steps`; else under a budget as often as costs little; else after every pass."""
         if self.config.validate_steps is not None:
             return state.step % self.config.validate_steps == 0
         if self.budget is not None:
             cost = self.reserve.validation_seconds
-            interval = max(cost / VALIDATION_SHARE, 0.05 * self.budget.seconds)
+            interval = max(cost / VALIDATION_SHARE, VALIDATION_INTERVAL * self.budget.seconds)
             return self.clock() - self._validated_at > interval and self.has_time(besides=2 * cost)
-        return state.position.epoch > epoch_before or state.step % LONG_EPOCH == 0
+        return state.position.epoch > epoch_before or state.step % LONG_EPOCH_STEPS == 0
 
     def is_save_due(self, state: RunState) -> bool:
-        """Every so many steps; else every minute and at the end of a pass, or less often where saving takes long."""
+        """Every `checkpoint_steps`; else every minute and after a pass, or less often where saving takes long."""
         if self.config.checkpoint_steps is not None and state.step % self.config.checkpoint_steps == 0:
             return True
         since = self.clock() - self._saved_at
@@ -117,23 +118,23 @@ class Pace:
         is_edge = state.position.offset == 0 and state.position.block == 0
         return is_cheap and (is_edge or since > self.config.checkpoint_seconds)
 
-    def note_save(self, began: float) -> None:
-        """A checkpoint was written."""
+    def record_save(self, began: float) -> None:
+        """A checkpoint was written, begun at this time."""
         self._saved_at = self.clock()
         self.reserve.save_seconds = max(self.reserve.save_seconds, self._saved_at - began)
 
-    def note_validation(self, began: float) -> None:
-        """All of the validation text was read."""
+    def record_validation(self, began: float) -> None:
+        """All of the validation data was read, begun at this time."""
         self._validated_at = self.clock()
         self.reserve.validation_seconds = self._validated_at - began
 
     def eta(self, state: RunState) -> float | None:
-        """Seconds to the end; None where that is open, or before anything can be said."""
+        """Estimated seconds to the end; None where the end is open, or before anything was measured."""
         if self.budget is not None:
             return max(0.0, self.budget.deadline - self.clock())
         fraction, now = self.fraction(state), self.clock()
-        if self._first is None:
-            self._first = (fraction, now)
-        if not self.has_end or fraction <= self._first[0]:
+        if self._eta_start is None:
+            self._eta_start = (fraction, now)
+        if not self.has_end or fraction <= self._eta_start[0]:
             return None
-        return (now - self._first[1]) * (1.0 - fraction) / (fraction - self._first[0])
+        return (now - self._eta_start[1]) * (1.0 - fraction) / (fraction - self._eta_start[0])

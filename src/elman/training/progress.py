@@ -1,4 +1,4 @@
-"""What a run tells its caller while it goes on, and at its end. The library yields; whoever called it prints."""
+"""What a run reports after every step, and at its end. The library yields these; the caller prints."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ class Progress:
     """A run after a step."""
 
     step: int
-    epoch: float  # passes over the corpus, with the part of the present one
+    epoch: float  # passes over the corpus, with the fraction of the current one
     tokens: int  # trained on so far
     fraction: float | None  # of the run; None where its end is open
-    nats_per_token: float  # over the last steps, with dropout
+    nats_per_token: float  # training loss, over the last steps
     learning_rate: float
     gradient_norm: float  # before clipping
     tokens_per_second: float
-    fraction_of_peak: float  # of the machine's matrix product
+    fraction_of_peak: float  # floating-point operations a second, of those of the machine's matrix product
     elapsed_seconds: float
     eta_seconds: float | None
-    valid_nats_per_token: float | None = None  # of the last validation, batched
-    valid_error: float | None = None  # then, where weights are chosen by one
-    validated_step: int | None = None  # when that was
-    notes: tuple[str, ...] = ()  # sentences to be told now
+    valid_nats_per_token: float | None = None  # of the last validation, in batches
+    valid_error: float | None = None  # of the last validation, where the best weights are chosen by an error
+    validated_step: int | None = None  # step of the last validation
+    notes: tuple[str, ...] = ()  # sentences for the user
 
     @property
     def perplexity(self) -> float:
@@ -39,18 +39,18 @@ class Progress:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run that is over; its model holds the weights to keep."""
+    """How a run ended; its model holds the best weights."""
 
     steps: int
     tokens: int
     epochs: float
     seconds: float
-    why: str  # it ended
-    tally: Tally | None = None  # of the validation text, as `evaluate` reads it (bytes and unknowns are the caller's)
+    why: str  # the reason why it ended
+    tally: Tally | None = None  # of the held-out text, as `evaluate` reads it, without bytes and unknown tokens
     is_whole: bool = True  # the tally is of all of the text, not of its first part
     temperature: float | None = None  # of the softmax, where one was fitted
 
 
 def perplexity(nats_per_token: float) -> float:
-    """exp, without a fuss about what is too large."""
+    """exp(nats_per_token), or infinity where that is too large for a float."""
     return math.inf if nats_per_token >= 709 else math.exp(nats_per_token)

@@ -1,4 +1,4 @@
-"""What a net and its data have to be for the loop to train them."""
+"""What the training loop needs of a net and of its data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from elman.text.batches import Position
 class Net(Trainable, Protocol):
     """A torch module that is a `Trainable`."""
 
-    vocab_size: int  # how many answers there are: a loss far above that of a guess has exploded
+    vocab_size: int  # number of classes; a loss far above that of a uniform guess has exploded
     training: bool
 
     def train(self, mode: bool = True) -> Any: ...
@@ -26,27 +26,27 @@ class Net(Trainable, Protocol):
 
 
 class AnyBatch(Protocol):
-    """Whatever the net's `batch_loss` takes."""
+    """A batch of whatever type the net's `batch_loss` takes."""
 
     @property
     def scale(self) -> float:
-        """Of the learning rate; 1 for a batch like any other."""
+        """Factor of the learning rate; 1 for an ordinary batch."""
 
 
 class Batches(Protocol):
-    """Data to descend on. The batch at a position is a function of the position alone: to go on needs nothing else."""
+    """Data in batches. A batch depends on its position alone, so the position is all that a checkpoint needs of the data."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """What the user should know about how the data was cut."""
+        """Sentences for the user on how the data was cut into batches."""
 
     @property
     def tokens_per_epoch(self) -> int:
-        """Targets in one pass."""
+        """Number of targets in one pass."""
 
     @property
     def tokens_per_step(self) -> int:
-        """About how many of them a batch has."""
+        """About how many targets a batch has."""
 
     def fraction(self, position: Position) -> float:
         """How much of this pass is done."""

@@ -1,4 +1,4 @@
-"""Learning rates as functions of how much of the run is done. Pure: no counters, nothing to save.
+"""Learning rate schedules: functions of how much of the run is done. Pure: no counters, nothing to save.
 
 Every function gives the factor of the peak rate at a fraction of the run in [0, 1].
 """
@@ -10,24 +10,28 @@ import math
 from elman.core.errors import UsageError
 from elman.training.config import TrainConfig
 
-ONE_CYCLE_RISE = 0.3  # Smith (2018): up for the first third or so, down for the rest
+# One cycle (Smith 2018): the rate rises for this share of the run and falls for the rest.
+ONE_CYCLE_RISE = 0.3
+# It begins at this share of the peak rate.
 ONE_CYCLE_START = 0.04
+# Without a known end, a run stops after so many validations without a gain.
+DEFAULT_PATIENCE = 4
 
 
 def warm_up(fraction: float, part: float) -> float:
-    """A straight rise over the first part of the run, never quite from 0."""
+    """A linear rise over the first part of the run, from 1 % of the peak."""
     return 1.0 if fraction >= part else max(fraction, 0.0) / part * 0.99 + 0.01
 
 
 def linear(fraction: float, *, warmup: float, flat: float) -> float:
-    """Rise, stay until `flat`, then fall in a straight line to 0 at the end."""
+    """Warm up, stay until `flat`, then fall linearly to 0 at the end."""
     if fraction < max(flat, warmup):
         return warm_up(fraction, warmup)
     return max(0.0, (1.0 - fraction) / (1.0 - max(flat, warmup)))
 
 
 def cosine(fraction: float, *, warmup: float) -> float:
-    """Rise, then fall to 0 along half a cosine."""
+    """Warm up, then fall to 0 along half a cosine."""
     if fraction < warmup:
         return warm_up(fraction, warmup)
     return 0.5 * (1.0 + math.cos(math.pi * min(1.0, (fraction - warmup) / (1.0 - warmup))))
@@ -42,12 +46,12 @@ def one_cycle(fraction: float) -> float:
 
 
 def needs_end(config: TrainConfig) -> bool:
-    """Whether the schedule is drawn towards a known end of the run."""
+    """Whether the schedule needs to know where the run ends."""
     return config.schedule in ("linear", "cosine", "one-cycle")
 
 
 def choose(config: TrainConfig, *, has_end: bool) -> TrainConfig:
-    """The settings with a schedule and a patience: annealed to a known end, or decayed on plateaus until it ends."""
+    """The settings with a schedule and a patience: annealed to a known end, or else lowered on plateaus."""
     if needs_end(config) and not has_end:
         raise UsageError(
             f"train.schedule={config.schedule} needs to know where the run ends",
@@ -60,7 +64,7 @@ def choose(config: TrainConfig, *, has_end: bool) -> TrainConfig:
     schedule = config.schedule or ("linear" if has_end else "plateau")
     patience = config.patience
     if patience is None and not has_end:
-        patience = 4
+        patience = DEFAULT_PATIENCE
     return config.model_copy(update={"schedule": schedule, "patience": patience})
 
 

@@ -1,4 +1,4 @@
-"""A polite stop: the first Ctrl-C or SIGTERM asks the run to save itself, the second ends it at once."""
+"""Signals: the first Ctrl-C or SIGTERM asks the run to save itself, the second ends the process at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Stopped(ElmanError):  # noqa: N818 - it says what happened
 
 
 class Signals:
-    """Remembers the first SIGINT or SIGTERM while it is open, and puts the old handlers back for the second."""
+    """Remembers the first SIGINT or SIGTERM inside the block; then the old handlers are restored, for the second."""
 
     def __init__(self) -> None:
         self.caught: int | None = None
@@ -43,7 +43,3 @@ class Signals:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
         self._before.clear()
-
-    @property
-    def name(self) -> str:
-        return signal.Signals(self.caught).name if self.caught is not None else ""

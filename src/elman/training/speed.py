@@ -1,4 +1,4 @@
-"""How fast a run is, and how fast the machine could be."""
+"""How fast a run is, and how fast the machine could be at best."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 def measure_peak(size: int = 1024, *, repeats: int = 4, seconds: float = 0.5) -> float:
     """Floating-point operations a second of this machine's matrix product, the best of a few.
 
-    Never much longer than the given seconds: on a busy machine forty products of 13 ms took ten of them.
+    Takes hardly longer than `seconds`: on a busy machine forty products of 13 ms took ten seconds.
     """
     left, right = torch.ones(size, size), torch.ones(size, size)
     best, began = float("inf"), time.perf_counter()
@@ -27,7 +27,7 @@ def measure_peak(size: int = 1024, *, repeats: int = 4, seconds: float = 0.5) ->
 
 
 class Meter:
-    """Tokens, seconds and nats of the last steps."""
+    """Speed and training loss over the last steps."""
 
     def __init__(self, window: int = 20) -> None:
         self._steps: deque[tuple[int, float, float]] = deque(maxlen=window)

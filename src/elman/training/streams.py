@@ -1,4 +1,4 @@
-"""A run of a language model: a text as streams or lines to descend on, and another to be judged by."""
+"""The trainer of a language model: text as ids to train on, and held-out text to validate on."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ def stream_trainer(
     budget: Budget | None = None,
     clock: Clock = time.monotonic,
 ) -> Trainer:
-    """Trains a net on a text of ids, read as one stream or each line alone."""
+    """A trainer for a text of ids, read as one stream or each line alone."""
     rows, bptt = config.batch or DEFAULT_BATCH, config.bptt or DEFAULT_BPTT
+    batches = make_batches(ids, rows=rows, bptt=bptt, seed=seed, reset_lines=reset_lines, spread=config.bptt_spread)
     examiner = None
     if valid_ids is not None and len(valid_ids):
         examiner = StreamExaminer(model, valid_ids, rows=rows, bptt=bptt, reset_lines=reset_lines)
     return Trainer(
         model,
-        make_batches(ids, rows=rows, bptt=bptt, spread=config.bptt_spread, seed=seed, reset_lines=reset_lines),
+        batches,
         examiner,
         config=config,
         seed=seed,

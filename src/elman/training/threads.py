@@ -1,7 +1,7 @@
-"""How many threads a net gets, and how they wait. Never imports torch: the policy has to be set before torch is.
+"""How many threads a net gets, and how they wait. Never imports torch: the environment has to be set before that.
 
-The number depends on the machine and the model, not on how busy the machine is just now: sums are added in another order
-with another number of threads, and two runs with one seed are to be equal to the bit.
+The number depends on the machine, not on how busy it is: with another number of threads sums are added in another order,
+and two runs with one seed are to be equal to the bit.
 """
 
 from __future__ import annotations
@@ -10,24 +10,25 @@ import os
 from collections.abc import MutableMapping
 from pathlib import Path
 
-KEPT_KERNELS = 64
+# oneDNN caches so many kernels; the last paragraph of prepare_environment says why.
+CACHED_KERNELS = 64
 
 
 def prepare_environment(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let idle OpenMP threads sleep, and few kernels be kept. Call before torch is imported; what the user set stays.
+    """Let idle OpenMP threads sleep, and cache few kernels. Call before torch is imported; what the user set stays.
 
     Spinning threads wait for each other's time slices: a training step on two cores shared with another job took
     1800 ms spinning, 485 ms sleeping (and 445 ms with one thread).
 
-    oneDNN keeps the last 1024 kernels with the memory they worked in, one for every shape of a batch, and batches of
-    sentences hardly ever have the same: a tagger grew to 5.1 GB; with 64 one stays at 0.9 GB, as fast as before.
+    By default oneDNN caches 1024 kernels with their buffers, one for every shape of a batch, and batches of sentences
+    hardly ever have the same shape: a tagger grew to 5.1 GB. With 64 it stays at 0.9 GB and is as fast.
     """
     environment.setdefault("OMP_WAIT_POLICY", "passive")
-    environment.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KEPT_KERNELS))
+    environment.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(CACHED_KERNELS))
 
 
 def choose_threads(requested: int | None = None) -> int:
-    """As many threads as asked for; else one for each core that we may use."""
+    """As many threads as asked for; else one for each core this process may use."""
     return count_cores() if requested is None else requested
 
 
@@ -57,7 +58,7 @@ def _read(path: Path) -> str:
 
 
 def advise_on_load(threads: int, *, load: float | None = None) -> str | None:
-    """A sentence for somebody whose machine is busy with other things, or None."""
+    """A note for users whose machine is busy with other work, or None."""
     if load is None:
         try:
             load = os.getloadavg()[0]

@@ -14,7 +14,7 @@ from torch.nn import Parameter
 
 from elman.nets.maxent import RareParameter
 from elman.training.config import TrainConfig
-from elman.training.optimiser import RARE_GRADIENT, RARE_RATE, Average, Optimiser
+from elman.training.optimiser import RARE_GRADIENT, RARE_RATE, Optimiser, WeightAverage
 
 
 def parameter(*values: float) -> dict[str, Parameter]:
@@ -23,7 +23,7 @@ def parameter(*values: float) -> dict[str, Parameter]:
 
 def descend(optimiser: Optimiser, gradients: list[float], rate: float = 0.1) -> list[float]:
     seen = []
-    weight = optimiser.named["weight"]
+    weight = optimiser.parameters["weight"]
     for gradient in gradients:
         weight.grad = torch.full_like(weight, gradient)
         optimiser.step(rate)
@@ -107,7 +107,7 @@ def test_an_optimiser_restored_goes_on_to_the_bit(settings: dict[str, Any]) -> N
     config = TrainConfig.model_validate(settings)
     optimiser = Optimiser(config, parameter(0.3, -0.7))
     descend(optimiser, [1.0, -2.0, 0.5])
-    again = Optimiser(config, {"weight": Parameter(optimiser.named["weight"].detach().clone())})
+    again = Optimiser(config, {"weight": Parameter(optimiser.parameters["weight"].detach().clone())})
     again.restore({name: tensor.clone() for name, tensor in optimiser.tensors().items()})
     assert descend(optimiser, [0.1, 3.0]) == descend(again, [0.1, 3.0])
 
@@ -116,15 +116,15 @@ def test_no_gradient_no_step() -> None:
     optimiser = Optimiser(TrainConfig(), parameter(1.0))
     optimiser.step(0.1)
     descend(optimiser, [1.0])
-    optimiser.forget_gradients()
-    before = optimiser.named["weight"].detach().clone()
+    optimiser.zero_grad()
+    before = optimiser.parameters["weight"].detach().clone()
     optimiser.step(0.1)
-    assert torch.equal(optimiser.named["weight"].detach(), before)
+    assert torch.equal(optimiser.parameters["weight"].detach(), before)
 
 
 def test_the_compiler_is_not_imported() -> None:
     code = (
-        "import sys, torch\nfrom elman.config import TrainConfig\nfrom elman.train.optimiser import Optimiser\n"
+        "import sys, torch\nfrom elman.training.config import TrainConfig\nfrom elman.training.optimiser import Optimiser\n"
         "p = torch.nn.Parameter(torch.ones(2)); p.grad = torch.ones(2)\n"
         "for name in ('sgd', 'rmsprop', 'adam', 'adamw'): Optimiser(TrainConfig(optimiser=name), {'p': p}).step(.1)\n"
         "print('torch._dynamo' in sys.modules)"
@@ -135,7 +135,7 @@ def test_the_compiler_is_not_imported() -> None:
 
 def test_the_exponential_average_by_hand() -> None:
     named = parameter(1.0)
-    average = Average(TrainConfig(average_decay=0.5), named)
+    average = WeightAverage(TrainConfig(average_decay=0.5), named)
     assert not average.is_used
     for value in (2.0, 4.0):
         with torch.no_grad():
@@ -148,7 +148,7 @@ def test_the_exponential_average_by_hand() -> None:
 
 def test_the_tail_average_is_the_mean_of_the_last_part() -> None:
     named = parameter(1.0)
-    average = Average(TrainConfig(average="tail", average_tail=0.5), named)
+    average = WeightAverage(TrainConfig(average="tail", average_tail=0.5), named)
     for step, value in enumerate([9.0, 9.0, 1.0, 2.0, 6.0]):
         with torch.no_grad():
             named["weight"].fill_(value)
@@ -159,12 +159,12 @@ def test_the_tail_average_is_the_mean_of_the_last_part() -> None:
 
 def test_the_average_is_in_place_only_inside_the_block_and_the_weights_come_back_to_the_bit() -> None:
     named = parameter(0.1)
-    average = Average(TrainConfig(), named)
+    average = WeightAverage(TrainConfig(), named)
     with torch.no_grad():
         named["weight"].fill_(0.7)
     average.update(0.0)
     before = named["weight"].detach().clone()
-    with pytest.raises(RuntimeError), average.in_place():
+    with pytest.raises(RuntimeError), average.applied():
         assert float(named["weight"].detach()) not in (0.1, 0.7)
         raise RuntimeError
     assert torch.equal(named["weight"].detach(), before)
@@ -172,6 +172,6 @@ def test_the_average_is_in_place_only_inside_the_block_and_the_weights_come_back
 
 def test_no_average_is_no_average() -> None:
     named = parameter(0.1)
-    average = Average(TrainConfig(average="none"), named)
+    average = WeightAverage(TrainConfig(average="none"), named)
     average.update(1.0)
     assert not average.is_used and average.tensors() == {}

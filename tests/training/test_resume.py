@@ -15,21 +15,21 @@ import pytest
 import torch
 
 from elman.core.errors import DataError, UsageError, WriteError
-from elman.tasks.lm.families.recurrent import RecurrentConfig
-from elman.tasks.lm.families.window import WindowConfig
-from elman.training.checkpoint import FOLDER, newest_checkpoint
+from elman.core.files import RUN_FOLDER
+from elman.nets.config import RecurrentConfig, WindowConfig
+from elman.training.checkpoint import newest_checkpoint
 from elman.training.config import TrainConfig
 from elman.training.loop import Trainer
 from elman.training.signals import Stopped
-from tests.train.stops import PLACES, SIGNALS
-from tests.train.tiny import VOCAB, Tiny, notes, run, text, trainer, weights
+from tests.training.stops import PLACES, SIGNALS
+from tests.training.tiny import VOCAB, Tiny, notes, run, text, trainer, weights
 
 ROOT = Path(__file__).parents[2]
 
 
 def stops(directory: Path, *arguments: str) -> Any:
     environment = {**os.environ, "OMP_NUM_THREADS": arguments[0], "OMP_WAIT_POLICY": "passive"}
-    command = [sys.executable, "-m", "tests.train.stops", str(directory), *arguments]
+    command = [sys.executable, "-m", "tests.training.stops", str(directory), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False, timeout=250)
     assert done.returncode == 0 and done.stdout, done.stderr
     return json.loads(done.stdout)
@@ -172,19 +172,19 @@ def test_a_signal_during_a_validation_is_obeyed_at_once(tmp_path: Path) -> None:
     run(whole)
     model = Tiny()
     made = trainer(tmp_path / "cut", model=model)
-    looks = []
+    batches_read = []
 
     def on_loss() -> None:
         if not model.training:
-            looks.append(1)
-            if len(looks) == 2:
+            batches_read.append(1)
+            if len(batches_read) == 2:
                 os.kill(os.getpid(), signal.SIGTERM)
 
     model.on_loss = on_loss
     with pytest.raises(Stopped) as caught:
         run(made)
     assert caught.value.exit_code == 143 and "after step 17" in caught.value.what
-    assert "resume" in (caught.value.hint or "") and len(looks) == 2
+    assert "resume" in (caught.value.hint or "") and len(batches_read) == 2
     again = trainer(tmp_path / "cut", resume=True)
     run(again)
     assert weights(again.model) == weights(whole.model)  # type: ignore[arg-type]
@@ -219,7 +219,7 @@ def test_handlers_are_put_back(tmp_path: Path) -> None:
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_changed_settings_are_told_or_refused(tmp_path: Path) -> None:
+def test_changed_settings_are_reported_or_refused(tmp_path: Path) -> None:
     abandon(trainer(tmp_path), 20)
     said = notes(run(trainer(tmp_path, resume=True, learning_rate=0.01)))
     assert "train.learning_rate was 0.02; from here on it is 0.01" in said
@@ -238,7 +238,7 @@ def test_a_damaged_newest_checkpoint_costs_only_its_steps(tmp_path: Path) -> Non
     whole = trainer(tmp_path / "whole")
     run(whole)
     abandon(trainer(tmp_path / "cut"), 20)
-    newest = sorted((tmp_path / "cut" / FOLDER).iterdir())[-1]
+    newest = sorted((tmp_path / "cut" / RUN_FOLDER).iterdir())[-1]
     (newest / "state.safetensors").write_bytes(b"torn")
     again = trainer(tmp_path / "cut", resume=True)
     assert "step-000000020 is not intact" in notes(run(again))
@@ -270,7 +270,7 @@ def test_a_full_disk_ends_the_run_and_spares_the_checkpoint_before(
     assert weights(again.model) == weights(whole.model)  # type: ignore[arg-type]
 
 
-def test_another_number_of_threads_is_told(tmp_path: Path) -> None:
+def test_another_number_of_threads_is_reported(tmp_path: Path) -> None:
     before = torch.get_num_threads()
     abandon(trainer(tmp_path), 20)
     try:

@@ -32,8 +32,8 @@ TEXT = np.random.default_rng(0).integers(0, 6, 30)
 @pytest.fixture(autouse=True)
 def little_text_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for statistics of six words."""
-    monkeypatch.setattr(dynamic, "OWN_ROWS", 10)
-    monkeypatch.setattr(dynamic, "OWN_SEGMENTS", 3)
+    monkeypatch.setattr(dynamic, "SAMPLED_ROWS", 10)
+    monkeypatch.setattr(dynamic, "SAMPLED_SEGMENTS", 3)
 
 
 class Table(TableLM):
@@ -105,7 +105,7 @@ def test_a_step_is_that_of_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     """With s = 1 everywhere: W <- W + decay (W0 - W) - rate g / 2, first with W = W0, then away from it."""
     net = build("lstm")
     weights = list(net.parameters())
-    monkeypatch.setattr(dynamic._Pupil, "_usual_gradients", lambda *_, **__: [torch.ones_like(w) for w in weights])
+    monkeypatch.setattr(dynamic._AdaptedNet, "_usual_gradients", lambda *_, **__: [torch.ones_like(w) for w in weights])
     found = adapted(net, TEXT[:12])
     trained = [weight.detach().clone() for weight in weights]
     read, carried, state = torch.tensor([[EOS_ID, *TEXT]]), net.start_training(1), net.start(1)

@@ -1,4 +1,4 @@
-"""Quick looks, the exact number, and the temperature."""
+"""Validation in batches, exact scoring, and the temperature."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from elman.lm.evaluate import evaluate
+from elman.text.batches import validation_batches
 from elman.text.units.vocabulary import EOS_ID
-from elman.training.validation import fit_temperature, minimise, score_exactly, validate, validation_batches
-from tests.train.tiny import Carried, Tiny, text
+from elman.training.temperature import fit_temperature, minimise
+from elman.training.validation import score_exactly, validate
+from tests.training.tiny import Carried, Tiny, text
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,10 @@ def test_the_number_to_report_is_what_evaluate_says(reset_lines: bool) -> None:
 def test_cut_off_it_is_the_number_of_the_first_part() -> None:
     model: Any = Tiny(dropout=0.0).eval()
     ids = text(3000)
-    part = score_exactly(model, ids, reset_lines=False, room=lambda done: 100 - done)
+    part = score_exactly(model, ids, reset_lines=False, tokens_left=lambda done: 100 - done)
     whole = score_exactly(model, ids[:100], reset_lines=False)
     assert part.tokens == 100 and part.nats == pytest.approx(whole.nats, rel=1e-6)
-    assert score_exactly(model, ids, reset_lines=False, room=lambda _: 0.0).tokens == 0
+    assert score_exactly(model, ids, reset_lines=False, tokens_left=lambda _: 0.0).tokens == 0
 
 
 @pytest.mark.parametrize("reset_lines", [False, True])
@@ -54,10 +56,10 @@ def test_one_row_read_in_windows_with_the_state_carried_is_the_text_read_at_once
     model = Tiny(dropout=0.5)
     ids = text(500)
     batches = validation_batches(ids, rows=1, bptt=7, reset_lines=reset_lines)
-    quick = validate(model, batches)
+    validation = validate(model, batches)
     exact = score_exactly(model.eval(), ids, reset_lines=reset_lines)  # type: ignore[arg-type]
-    assert quick.is_whole and quick.tokens == exact.tokens == 500
-    assert quick.nats == pytest.approx(exact.nats, rel=1e-6)
+    assert validation.is_whole and validation.tokens == exact.tokens == 500
+    assert validation.nats == pytest.approx(exact.nats, rel=1e-6)
 
 
 def test_many_rows_differ_only_by_their_cold_starts() -> None:
@@ -68,18 +70,18 @@ def test_many_rows_differ_only_by_their_cold_starts() -> None:
     assert many.nats_per_token == pytest.approx(one.nats_per_token, rel=0.01)
 
 
-def test_looking_changes_nothing() -> None:
+def test_a_validation_changes_nothing() -> None:
     model = Tiny().train()
     before = torch.get_rng_state()
     validate(model, validation_batches(text(200), rows=2, bptt=10, reset_lines=False))
     assert model.training and torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_look_can_be_cut_off_and_is_then_not_whole() -> None:
+def test_a_validation_can_be_interrupted_and_is_then_not_whole() -> None:
     calls = iter([False, False, True])
     batches = validation_batches(text(200), rows=2, bptt=10, reset_lines=False)
-    quick = validate(Tiny(), batches, should_stop=lambda: next(calls))
-    assert not quick.is_whole and quick.tokens == 40
+    validation = validate(Tiny(), batches, should_stop=lambda: next(calls))
+    assert not validation.is_whole and validation.tokens == 40
     assert math.isnan(validate(Tiny(), batches, should_stop=lambda: True).nats_per_token)
 
 
@@ -109,15 +111,15 @@ def test_a_temperature_that_gains_nothing_stays_one_and_a_model_without_one_has_
     assert fit_temperature(torch.nn.Linear(2, 2), lambda: 1.0) is None
 
 
-def test_a_parabola_is_minimised_with_one_look_more() -> None:
-    looks: list[float] = []
+def test_a_parabola_is_minimised_with_one_evaluation_more() -> None:
+    points: list[float] = []
 
     def parabola(x: float) -> float:
-        looks.append(x)
+        points.append(x)
         return (x - 0.22) ** 2 + 1.0
 
     assert minimise(parabola, (-0.15, 0.0, 0.15), bound=0.5, rounds=7) == pytest.approx(0.22)
-    assert len(looks) == 4
+    assert len(points) == 4
     assert minimise(lambda x: (x - 3.0) ** 2, (-0.15, 0.0, 0.15), bound=0.5, rounds=7) == 0.5
     assert minimise(lambda x: math.nan, (-0.15, 0.0, 0.15), bound=0.5, rounds=7) == 0.0
     found = minimise(lambda x: math.cosh(3 * (x + 0.31)) + 0.1 * x**3, (-0.15, 0.0, 0.15), bound=0.5, rounds=7)

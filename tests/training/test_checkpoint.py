@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 
 from elman.core.errors import DataError, WriteError
-from elman.core.files import MANIFEST
+from elman.core.files import MANIFEST, RUN_FOLDER
 from elman.training.checkpoint import (
-    FOLDER,
     STATE,
     TENSORS,
-    has_checkpoint,
     newest_checkpoint,
     remove_checkpoints,
     sweep_checkpoints,
@@ -41,12 +39,11 @@ def newest_step(directory: Path) -> int | None:
 
 
 def test_the_newest_is_read_back_and_two_are_kept(tmp_path: Path) -> None:
-    assert newest_step(tmp_path) is None and not has_checkpoint(tmp_path)
+    assert newest_step(tmp_path) is None
     for step in (5, 10, 100, 1000):
         write(tmp_path, step)
         assert newest_step(tmp_path) == step
-    assert sorted(path.name for path in (tmp_path / FOLDER).iterdir()) == ["step-000000100", "step-000001000"]
-    assert has_checkpoint(tmp_path)
+    assert sorted(path.name for path in (tmp_path / RUN_FOLDER).iterdir()) == ["step-000000100", "step-000001000"]
 
 
 def test_a_step_may_be_saved_twice(tmp_path: Path) -> None:
@@ -90,7 +87,7 @@ def test_another_version_is_refused_and_not_passed_over(tmp_path: Path) -> None:
 
 def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
     write(tmp_path, 1)
-    left = tmp_path / FOLDER / "step-000000002"
+    left = tmp_path / RUN_FOLDER / "step-000000002"
     left.mkdir()
     (left / (TENSORS + ".new")).write_bytes(b"half")
     assert newest_step(tmp_path) == 1
@@ -145,7 +142,7 @@ def test_a_fault_at_any_system_call_leaves_a_good_checkpoint_and_no_litter(
         after = newest_step(tmp_path)
         assert after == wanted
         sweep_checkpoints(tmp_path)
-        litter = [path for path in (tmp_path / FOLDER).rglob("*.new") if before >= after]
+        litter = [path for path in (tmp_path / RUN_FOLDER).rglob("*.new") if before >= after]
         assert litter == []
     assert failed > num_calls / 2
 

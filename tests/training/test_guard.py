@@ -14,7 +14,8 @@ from elman.training import guard
 from elman.training import loop as trainer_module
 from elman.training.checkpoint import newest_checkpoint
 from elman.training.loop import Trainer
-from tests.train.tiny import Carried, Tiny, error_of, notes, run, trainer
+from elman.training.validation import Validation
+from tests.training.tiny import Carried, Tiny, error_of, notes, run, trainer
 
 
 class Broken(Tiny):
@@ -60,7 +61,7 @@ def finite(model: torch.nn.Module) -> bool:
         ("explosion", "the loss has exploded"),
     ],
 )
-def test_trouble_is_named_within_the_step_and_the_run_goes_on(how: str, named: str, tmp_path: Path) -> None:
+def test_a_bad_step_is_named_at_once_and_the_run_goes_on(how: str, named: str, tmp_path: Path) -> None:
     model = Broken(how)
     found = run(trainer(tmp_path, model=model))
     said = notes(found)
@@ -110,7 +111,7 @@ def test_the_module_whose_output_is_first_not_finite_is_named() -> None:
     def forward() -> object:
         return model.logits(torch.tensor([[3, 3]]), model.start_training(1))
 
-    assert guard.blame_module(model, forward) == "output"
+    assert guard.first_bad_module(model, forward) == "output"
     assert "the output of output" in guard.explain_loss(model, forward)
 
 
@@ -127,14 +128,14 @@ def test_a_rate_that_is_no_number_is_never_used(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_validation_that_is_no_number_is_no_best(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = trainer(tmp_path)
-    real, calls = made._examiner.look, []  # type: ignore[union-attr]
+    real, calls = made._examiner.validate, []  # type: ignore[union-attr]
 
-    def look(*arguments: object, **options: object) -> object:
+    def validate(*arguments: object, **options: object) -> Validation:
         calls.append(1)
-        quick = real(*arguments, **options)  # type: ignore[arg-type]
-        return type(quick)(math.nan, quick.tokens, quick.is_whole) if len(calls) == 1 else quick
+        validation = real(*arguments, **options)  # type: ignore[arg-type]
+        return Validation(math.nan, validation.tokens, validation.is_whole) if len(calls) == 1 else validation
 
-    monkeypatch.setattr(made._examiner, "look", look)
+    monkeypatch.setattr(made._examiner, "validate", validate)
     said = notes(run(made))
     assert "step 17: the validation loss is nan" in said
     assert made.outcome is not None and made.outcome.tally is not None

@@ -1,7 +1,7 @@
 """Runs that are stopped in every way, each in a process of its own; prints what became of them as JSON.
 
 A process that has imported torch is forked for every run, so that hundreds of them take seconds.
-Usage: python -m tests.train.stops DIRECTORY NUM_THREADS [NUM_KILLS]
+Usage: python -m tests.training.stops DIRECTORY NUM_THREADS [NUM_KILLS]
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from pathlib import Path
 
 import torch
 
+from elman.core.files import RUN_FOLDER
 from elman.training import loop as trainer_module
-from elman.training.checkpoint import FOLDER, newest_checkpoint
+from elman.training.checkpoint import newest_checkpoint
 from elman.training.signals import Stopped
-from tests.train.tiny import Tiny, run, text, trainer
+from tests.training.tiny import Tiny, run, text, trainer
 
 STEPS = 51  # three passes of 17
 PLACES = {"mid-epoch": 8, "epoch edge": 17, "last epoch": 44, "last step": 51}
@@ -117,7 +118,7 @@ def kill_at_random(root: Path, num_kills: int) -> dict[str, object]:
         time.sleep(rng.uniform(0.0, usual))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        if not (directory / FOLDER).exists():
+        if not (directory / RUN_FOLDER).exists():
             continue
         try:
             found = newest_checkpoint(directory)

@@ -14,10 +14,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from elman.core.errors import UsageError
+from elman.training import keeper
 from elman.training import loop as trainer_module
 from elman.training.budget import Budget, Reserve, format_duration, parse_duration, process_started
 from elman.training.loop import Trainer
-from tests.train.tiny import Tiny, error_of, notes, run, text, trainer
+from tests.training.tiny import Tiny, error_of, notes, run, text, trainer
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_durations_as_people_read_them() -> None:
 def test_the_start_of_the_process_is_before_the_first_line_of_python() -> None:
     code = (
         "import time; time.sleep(.3); now = time.monotonic()\n"
-        "from elman.train.budget import process_started\n"
+        "from elman.training.budget import process_started\n"
         "print(now - process_started())"
     )
     began = time.monotonic()
@@ -164,13 +165,13 @@ def test_a_machine_that_becomes_slower_than_it_was_measured_is_still_on_time(slo
 
 def test_saving_is_counted_and_the_last_save_is_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock()
-    real = trainer_module.write_checkpoint
+    real = keeper.write_checkpoint
 
     def slow(*arguments: object) -> Path:
         clock.now += 2.0
         return real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(trainer_module, "write_checkpoint", slow)
+    monkeypatch.setattr(keeper, "write_checkpoint", slow)
     model = Timed(clock, step=0.5, valid=0.001, exact=0.001)
     started = clock.now
     budget = Budget(200.0, started)

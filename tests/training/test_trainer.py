@@ -15,7 +15,7 @@ from elman.text.batches import Position, Streams
 from elman.training.config import TrainConfig
 from elman.training.streams import stream_trainer
 from elman.training.validation import score_exactly
-from tests.train.tiny import VOCAB, Tiny, notes, run, text, trainer, weights
+from tests.training.tiny import VOCAB, Tiny, notes, run, text, trainer, weights
 
 IDS, VALID = text(3000), text(600, seed=1)
 
@@ -124,9 +124,9 @@ def test_early_stopping_keeps_the_best_and_says_why() -> None:
     found = run(made)
     assert made.outcome is not None and made.outcome.why == "2 validations without a gain"
     assert "did best on the validation text" in notes(found)
-    looks = {p.validated_step: p.valid_nats_per_token for p in found if p.validated_step}
+    validations = {p.validated_step: p.valid_nats_per_token for p in found if p.validated_step}
     assert made.outcome.tally is not None
-    assert made.outcome.tally.nats_per_token == pytest.approx(min(looks.values()), abs=0.05)  # type: ignore[type-var]
+    assert made.outcome.tally.nats_per_token == pytest.approx(min(validations.values()), abs=0.05)  # type: ignore[type-var]
 
 
 def test_on_a_plateau_the_rate_falls() -> None:

@@ -1,0 +1,139 @@
+"""The keeper of a run: its checkpoints, its metrics.jsonl, and the signals that ask it to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elman.core.errors import UsageError
+from elman.training.checkpoint import (
+    Checkpoint,
+    newest_checkpoint,
+    remove_checkpoints,
+    sweep_checkpoints,
+    write_checkpoint,
+)
+from elman.training.config import TrainConfig
+from elman.training.decision import Decision
+from elman.training.journal import Journal
+from elman.training.run import Run, to_tensors
+from elman.training.run_state import RunState, state_from_json, state_to_json
+from elman.training.signals import Signals, Stopped
+
+# Settings that cannot change when a run is resumed: position, optimiser and average would mean something else.
+FIXED_SETTINGS = ("batch", "bptt", "bptt_spread", "optimiser", "momentum", "average", "seed", "reset_lines", "tokens")
+# These depend on the machine; with others, results differ in the last bits.
+MACHINE_SETTINGS = ("threads", "torch")
+
+
+class Keeper:
+    """Saves and restores a run in a directory, whose lock the caller holds. Without a directory it only catches signals.
+
+    identity: settings besides those of `config` that a resumed run must share, for the checkpoint.
+    """
+
+    def __init__(self, directory: Path | None, *, config: TrainConfig, identity: Mapping[str, Any], seed: int) -> None:
+        self.directory = directory
+        self._settings = describe_settings(config, identity, seed=seed)
+        self._tensorboard = config.tensorboard
+        self._signals = Signals()
+        self._journal: Journal | None = None
+
+    # --------------------------------------------------------------------------------------------------- checkpoints
+
+    def restore(self, run: Run, *, resume: bool) -> list[str]:
+        """Restore the newest checkpoint if asked to, else remove those of earlier runs. -> notes for the user"""
+        if self.directory is None:
+            return []
+        sweep_checkpoints(self.directory)
+        if not resume:
+            remove_checkpoints(self.directory)
+            return []
+        found = newest_checkpoint(self.directory)
+        if found is None:
+            return ["there is no checkpoint yet: starting from the beginning"]
+        notes = [*found.notes, *compare_settings(found, self._settings)]
+        run.restore(state_from_json(found.state), to_tensors(found.tensors))
+        return [*notes, f"going on after step {run.state.step}"]
+
+    def save(self, run: Run, *, seconds: float) -> None:
+        """Write a checkpoint. Raises BadStep rather than save weights that are NaN. `seconds`: spent so far."""
+        assert self.directory is not None
+        run.refuse_bad_weights()
+        state = run.state
+        state.seconds = seconds
+        if self._journal is not None:
+            state.journal_bytes = self._journal.sync()
+        record = {**state_to_json(state), "settings": self._settings}
+        write_checkpoint(self.directory, state.step, record, run.arrays())
+
+    # ------------------------------------------------------------------------------------------------- metrics.jsonl
+
+    @contextmanager
+    def open(self, state: RunState) -> Iterator[None]:
+        """Catch signals and write metrics.jsonl until the end of the block; lines after the checkpoint are cut off."""
+        with ExitStack() as stack:
+            stack.enter_context(self._signals)
+            if self.directory is not None:
+                journal = Journal(
+                    self.directory, position=state.journal_bytes, step=state.step, tensorboard=self._tensorboard
+                )
+                self._journal = stack.enter_context(closing(journal))
+            yield
+
+    def write_metrics(self, state: RunState, *, epoch: float, **values: float | str) -> None:
+        """Add a line to metrics.jsonl."""
+        if self._journal is not None:
+            self._journal.write(state.step, {"epoch": round(epoch, 4), "tokens": state.tokens, **values})
+            state.journal_bytes = self._journal.position
+
+    def cut_metrics(self, state: RunState) -> None:
+        """Remove the lines that were written after this state, to which the run was rolled back."""
+        if self._journal is not None:
+            self._journal.cut(state.journal_bytes)
+
+    # ------------------------------------------------------------------------------------------------------- signals
+
+    @property
+    def signum(self) -> int | None:
+        """The signal that asked the run to stop, if one did."""
+        return self._signals.caught
+
+    def stopped(self, state: RunState, decision: Decision) -> Stopped:
+        """The error to raise once a run that was asked to stop has been saved."""
+        assert decision.signum is not None
+        saved = "saved" if self.directory is not None else "nothing is saved"
+        return Stopped(
+            f"{decision.reason} after step {state.step}, {saved}",
+            signum=decision.signum,
+            hint=f"elman resume {self.directory} goes on from there" if self.directory is not None else None,
+        )
+
+
+def describe_settings(config: TrainConfig, identity: Mapping[str, Any], *, seed: int) -> dict[str, Any]:
+    """The settings of a run as its checkpoints store them."""
+    machine = {"threads": torch.get_num_threads(), "torch": torch.__version__}
+    return {**config.model_dump(mode="json"), **identity, "seed": seed, **machine}
+
+
+def compare_settings(found: Checkpoint, settings: Mapping[str, Any]) -> list[str]:
+    """Notes on settings that differ from those of the checkpoint; an error where a run cannot be resumed with them."""
+    before = found.state.get("settings", {})
+    notes = []
+    for name, value in settings.items():
+        if before.get(name) == value:
+            continue
+        if name in FIXED_SETTINGS:
+            raise UsageError(
+                f"the run in {found.path} was begun with {name}={before.get(name)}; it cannot go on with {value}",
+                hint="go on with the old setting, or train anew with --overwrite",
+            )
+        if name in MACHINE_SETTINGS:
+            notes.append(f"{name} was {before.get(name)} and is {value}: the result will not be the same to the bit")
+        else:
+            notes.append(f"train.{name} was {before.get(name)}; from here on it is {value}")
+    return notes
