@@ -67,7 +67,7 @@ def cut_short(run: Run) -> Callable[..., None]:
     from elman.training.signals import Stopped
 
     def call(*arguments: object) -> None:
-        step = Trainer._validate_or_step
+        step = Trainer._step
 
         def stop_at_seven(self: Trainer) -> None:
             step(self)
@@ -75,7 +75,7 @@ def cut_short(run: Run) -> Callable[..., None]:
                 raise Stopped("stopped", signum=15)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Trainer, "_validate_or_step", stop_at_seven)
+            patch.setattr(Trainer, "_step", stop_at_seven)
             assert run(*arguments).code != 0
 
     return call

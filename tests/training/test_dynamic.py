@@ -11,12 +11,10 @@ import torch
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
-from elman.lm.cache import CacheModel
+from elman.lm.cache import CacheConfig, CacheModel
 from elman.lm.mixture import Mixture
-from elman.lm.neural_cache import NeuralCache
+from elman.lm.neural_cache import NeuralCache, NeuralCacheConfig
 from elman.tasks.lm.net import NeuralModel
-from elman.lm.cache import CacheConfig
-from elman.lm.neural_cache import NeuralCacheConfig
 from elman.testing import TableLM
 from elman.text.units.vocabulary import EOS_ID
 from elman.training import dynamic

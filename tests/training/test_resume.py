@@ -16,7 +16,9 @@ import torch
 
 from elman.core.errors import DataError, UsageError, WriteError
 from elman.core.files import RUN_FOLDER
-from elman.nets.config import RecurrentConfig, WindowConfig
+from elman.nets.inputs import NetInputs
+from elman.tasks.lm.families.recurrent import RecurrentConfig
+from elman.tasks.lm.families.window import WindowConfig
 from elman.training.checkpoint import newest_checkpoint
 from elman.training.config import TrainConfig
 from elman.training.loop import Trainer
@@ -110,10 +112,10 @@ def test_every_family_goes_on_to_the_same_bits(family: str, tmp_path: Path) -> N
         rng = torch.Generator().manual_seed(3)
         model: Any
         if family == "window":
-            model = WindowModel(WindowConfig(hidden=12, dropout=0.2), vocab_size=VOCAB, reset_lines=False, rng=rng)
+            model = WindowModel(WindowConfig(hidden=12, dropout=0.2), NetInputs(VOCAB, rng=rng), reset_lines=False)
         else:
             config = RecurrentConfig(family=family, hidden=12, layers=2, dropout=0.2, weight_drop=0.2)  # type: ignore[arg-type]
-            model = RecurrentModel(config, vocab_size=VOCAB, reset_lines=False, rng=rng)
+            model = RecurrentModel(config, NetInputs(VOCAB, rng=rng), reset_lines=False)
         return trainer(directory, model=model, resume=resume)
 
     whole = make(tmp_path / "whole")
@@ -132,7 +134,7 @@ def test_ngrams_and_words_drawn_go_on_to_the_same_bits_too(settings: dict[str, A
         rng = torch.Generator().manual_seed(3)
         counts = np.bincount(text(400), minlength=VOCAB)
         config = RecurrentConfig(family="rnn", hidden=6, dropout=0.2, **settings)
-        model = RecurrentModel(config, vocab_size=VOCAB, reset_lines=False, rng=rng, counts=counts)
+        model = RecurrentModel(config, NetInputs(VOCAB, rng=rng, counts=counts), reset_lines=False)
         model.learn_ngrams(text(400))
         return trainer(directory, model=model, resume=resume)
 

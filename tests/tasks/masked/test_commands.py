@@ -42,7 +42,9 @@ def test_a_masked_model_restores_words_and_its_numbers_are_those_of_evaluate(
     found = run("predict", tmp_path / "m", "--json", stdin=b"the <mask> sat\n").json
     assert found["text"] == lines[0] and len(found["gaps"]) == 1 and len(found["gaps"][0]) == 10
     refused = run("generate", tmp_path / "m")
-    assert refused.code == 2 and "holds a masked model" in refused.err and "no probability of the next one" in refused.err
+    assert (
+        refused.code == 2 and "holds a masked model" in refused.err and "no probability of the next one" in refused.err
+    )
 
 
 @pytest.mark.parametrize("units", ["word", "bpe:280"])

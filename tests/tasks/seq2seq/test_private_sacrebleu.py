@@ -21,9 +21,7 @@ def test_statistics_of_single_texts_add_up_to_the_score_of_the_corpus() -> None:
         assert hasattr(metric, "_extract_corpus_statistics") and hasattr(metric, "_aggregate_and_compute"), BROKEN
         ours = SacrebleuMetric(metric)
         statistics = [
-            one
-            for text, references in zip(TEXTS, REFERENCES, strict=True)
-            for one in ours.statistics(text, references)
+            one for text, references in zip(TEXTS, REFERENCES, strict=True) for one in ours.statistics(text, references)
         ]
         streams = [list(stream) for stream in zip(*REFERENCES, strict=True)]
         assert abs(ours.score(statistics) - metric.corpus_score(TEXTS, streams).score) < 1e-9, BROKEN

@@ -9,93 +9,102 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.core.parsing import make
-from elman.tasks.choices import families
+from elman.core.settings import make
+from elman.tasks.bilm.plan import plan_bilm
+from elman.tasks.lm.families import find_family
 from elman.tasks.masked.config import MaskedConfig
+from elman.tasks.masked.plan import plan_masked
 from elman.training.config import TrainConfig
-from elman.training.plan_both_sides import plan_bilm, plan_masked
-from elman.training.plan_text import Plan, choose_dropout, matmul_weights, plan
+from elman.training.plan import Means, Plan
+from elman.training.plan_text import choose_dropout, matmul_weights, plan_text
 
-PTB = {"num_tokens": 929_589, "vocab_size": 10_000, "flops_per_second": 1.6e11}
+FLOPS = 1.6e11
+PTB = {"num_tokens": 929_589, "vocab_size": 10_000}
+
+
+def plan(
+    family: str, seconds: float, *, model: Any = None, train: Any = None, flops: float = FLOPS, **data: int
+) -> Plan:
+    means = Means(seconds, flops, model or {}, train or {})
+    return plan_text(find_family(family).record, means, family=family, **data)
 
 
 def test_twenty_minutes_of_penn_treebank_get_a_layer_of_four_to_five_hundred() -> None:
-    found = plan(family="lstm", seconds=1150, **PTB)
+    found = plan("lstm", 1150, **PTB)
     assert 400 <= found.model["hidden"] <= 512
     assert 0.35 <= found.model["dropout"] <= 0.55
     assert found.train == {"batch": 64, "bptt": 35}
-    assert f"model.hidden={found.model['hidden']}" in found.why[0] and "passes" in found.why[1]
+    sentences = found.sentences(seconds=1150)
+    assert f"model.hidden={found.model['hidden']}" in sentences[0] and "passes over 929,589 tokens" in sentences[1]
 
 
 def test_weights_of_a_net_by_hand() -> None:
     # LSTM: 4 gates x (10 inputs + 10 states) x 10; output 10 x 1000
-    assert matmul_weights("lstm", 10, 1000, layers=1) == 800 + 10_000
-    assert matmul_weights("gru", 10, 120, layers=2) == 1200 + 1200
+    assert matmul_weights(find_family("lstm").record, "lstm", 10, 1000, layers=1) == 800 + 10_000
+    assert matmul_weights(find_family("gru").record, "gru", 10, 120, layers=2) == 1200 + 1200
     # Transformer: queries, keys, values and output 4 x 10 x 10, feed-forward 2 x 10 x 40
-    assert matmul_weights("transformer", 10, 120, layers=2) == 2 * 1200 + 1200
-    assert matmul_weights("window", 8, 100, layers=2) == 5 * 2 * 8 + 64 + 800
+    assert matmul_weights(find_family("transformer").record, "transformer", 10, 120, layers=2) == 2 * 1200 + 1200
+    assert matmul_weights(find_family("window").record, "window", 8, 100, layers=2) == 5 * 2 * 8 + 64 + 800
 
 
 def test_fewer_words_to_compare_with_leave_time_for_a_wider_net() -> None:
     def hidden(**model: Any) -> Any:
-        return plan(family="lstm", seconds=300, model=model, **{**PTB, "vocab_size": 60_000}).model["hidden"]
+        return plan("lstm", 300, model=model, **{**PTB, "vocab_size": 60_000}).model["hidden"]
 
     assert hidden(head="full") < hidden(head="nce") <= hidden(head="nce", samples="500")
 
 
 def test_more_time_is_never_a_smaller_net() -> None:
     for family in ("rnn", "gru", "lstm", "window", "transformer"):
-        sizes = [plan(family=family, seconds=seconds, **PTB).model for seconds in (10, 60, 300, 1200)]
+        sizes = [plan(family, seconds, **PTB).model for seconds in (10, 60, 300, 1200)]
         assert all(a["hidden"] <= b["hidden"] for a, b in pairwise(sizes))
 
 
 def test_what_the_user_set_stays() -> None:
     given_model = {"hidden": "200", "tied": "true", "dropout_output": "0.1"}
-    found = plan(family="lstm", seconds=600, model=given_model, train={"batch": "20"}, **PTB)
+    found = plan("lstm", 600, model=given_model, train={"batch": "20"}, **PTB)
     assert not found.model.keys() & given_model.keys()
     assert "dropout" not in found.model and "batch" not in found.train
 
 
 def test_many_words_are_sampled_and_few_are_not() -> None:
-    assert plan(family="lstm", seconds=600, **PTB).model["head"] == "sampled"
-    assert plan(family="lstm", seconds=600, **{**PTB, "vocab_size": 2_600}).model["head"] == "full"
-    assert plan(family="lstm", seconds=10**6, **PTB).model["head"] == "full"  # there is time for all of them
+    assert plan("lstm", 600, **PTB).model["head"] == "sampled"
+    assert plan("lstm", 600, **{**PTB, "vocab_size": 2_600}).model["head"] == "full"
+    assert plan("lstm", 10**6, **PTB).model["head"] == "full"  # there is time for all of them
 
 
 def test_characters_get_longer_windows_and_all_symbols_at_once() -> None:
-    found = plan(family="lstm", num_tokens=1_100_000, vocab_size=65, seconds=580, flops_per_second=1.6e11)
+    found = plan("lstm", 580, num_tokens=1_100_000, vocab_size=65)
     assert found.model["head"] == "full" and found.train["bptt"] == 100 and found.model["hidden"] >= 320
 
 
 def test_attention_gets_longer_pieces_a_lower_rate_and_no_window_beyond_the_text() -> None:
-    found = plan(family="transformer", seconds=1150, **PTB)
+    found = plan("transformer", 1150, **PTB)
     assert 200 <= found.model["hidden"] <= 320 and "window" not in found.model
     assert found.train == {"batch": 32, "bptt": 70, "learning_rate": 0.0015}
-    little = plan(family="transformer", num_tokens=90, vocab_size=20, seconds=60, flops_per_second=1.6e11)
+    little = plan("transformer", 60, num_tokens=90, vocab_size=20)
     assert little.model["window"] == 90
-    given = plan(family="transformer", seconds=60, model={"window": "7"}, train={"optimiser": "sgd"}, **PTB)
+    given = plan("transformer", 60, model={"window": "7"}, train={"optimiser": "sgd"}, **PTB)
     assert "window" not in given.model and "learning_rate" not in given.train
 
 
 def test_a_narrow_net_learns_at_a_higher_rate() -> None:
-    plans = [plan(family="gru", seconds=600, model={"hidden": size}, **PTB) for size in (64, 256, 512)]
+    plans = [plan("gru", 600, model={"hidden": size}, **PTB) for size in (64, 256, 512)]
     assert [found.train["learning_rate"] for found in plans] == [0.005, 0.0025, 0.0025]
 
 
 def test_a_state_that_is_a_sum_is_normalised() -> None:
-    found = plan(family="rnn", seconds=600, model={"recurrence": "additive"}, **PTB)
-    assert found.model["layer_norm"] is True and "layer_norm" not in plan(family="rnn", seconds=600, **PTB).model
+    found = plan("rnn", 600, model={"recurrence": "additive"}, **PTB)
+    assert found.model["layer_norm"] is True and "layer_norm" not in plan("rnn", 600, **PTB).model
 
 
 def test_only_the_lstm_gets_the_highest_rate() -> None:
-    rates = {
-        family: plan(family=family, seconds=600, **PTB).train.get("learning_rate") for family in ("rnn", "gru", "lstm")
-    }
+    rates = {family: plan(family, 600, **PTB).train.get("learning_rate") for family in ("rnn", "gru", "lstm")}
     assert rates == {"rnn": 0.0015, "gru": 0.0025, "lstm": None}
 
 
 def test_a_little_text_gets_a_small_net_and_small_batches() -> None:
-    found = plan(family="lstm", num_tokens=20_000, vocab_size=500, seconds=3600, flops_per_second=1.6e11)
+    found = plan("lstm", 3600, num_tokens=20_000, vocab_size=500)
     assert found.model["hidden"] <= 200 and found.train["batch"] == 8
 
 
@@ -117,28 +126,28 @@ def test_a_narrow_net_gets_less_dropout() -> None:
     st.floats(1e9, 1e13),
 )
 def test_every_plan_is_a_valid_setting(family: str, tokens: int, vocab: int, seconds: float, flops: float) -> None:
-    found: Plan = plan(family=family, num_tokens=tokens, vocab_size=vocab, seconds=seconds, flops_per_second=flops)
-    make(families()[family], {"family": family, **found.model}, section="model")
+    found: Plan = plan(family, seconds, num_tokens=tokens, vocab_size=vocab, flops=flops)
+    make(find_family(family).record, {"family": family, **found.model}, section="model")
     make(TrainConfig, found.train, section="train")
 
 
 def test_masked_models_get_long_pieces_and_all_words_at_once() -> None:
-    found = plan_masked(mask=0.15, seconds=1150, model={}, train={}, **PTB)
+    found = plan_masked(Means(1150, FLOPS), mask=0.15, **PTB)
     assert found.model["tied"] is True and found.model["skip"] == "residual" and "head" not in found.model
     assert found.train["bptt"] == 70 and found.train["learning_rate"] == 0.003
-    assert f"model.hidden={found.model['hidden']}" in found.why[0] and "train.bptt=70" in found.why[0]
-    given = plan_masked(
-        mask=0.15, seconds=1150, model={"family": "transformer", "hidden": "64"}, train={"bptt": "9"}, **PTB
-    )
+    sentence = found.sentences(seconds=1150)[0]
+    assert f"model.hidden={found.model['hidden']}" in sentence and "train.bptt=70" in sentence
+    means = Means(1150, FLOPS, {"family": "transformer", "hidden": "64"}, {"bptt": "9"})
+    given = plan_masked(means, mask=0.15, **PTB)
     assert "skip" not in given.model and "hidden" not in given.model and "bptt" not in given.train
     make(MaskedConfig, {**found.model}, section="model")
     make(MaskedConfig, {"family": "transformer", "hidden": "64", **given.model}, section="model")
 
 
 def test_a_two_way_model_is_narrower_than_one_of_one_way() -> None:
-    one = plan(family="lstm", seconds=1150, model={"layers": 2, "head": "full"}, **PTB)
-    two = plan_bilm(seconds=1150, model={"head": "full"}, train={}, **PTB)
+    one = plan("lstm", 1150, model={"layers": 2, "head": "full"}, **PTB)
+    two = plan_bilm(Means(1150, FLOPS, {"head": "full"}), **PTB)
     assert two.model["hidden"] < one.model["hidden"] and two.model["layers"] == 2 and two.model["skip"] == "residual"
-    assert "in each direction" in two.why[1]
-    single = plan_bilm(seconds=1150, model={"layers": "1"}, train={}, **PTB)
+    assert "in each direction" in two.sentences(seconds=1150)[1]
+    single = plan_bilm(Means(1150, FLOPS, {"layers": "1"}), **PTB)
     assert not {"layers", "skip"} & single.model.keys()

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from elman.training.plan_pairs import plan_pairs
-from elman.training.plan_text import Plan
+from elman.tasks.seq2seq.plan import plan_pairs
+from elman.training.plan import Means, Plan
 
 
 def plan(
     seconds: float, *, model: dict[str, Any] | None = None, train: dict[str, Any] | None = None, **data: int
 ) -> Plan:
     usual = {"num_pairs": 29_000, "source_tokens": 395_000, "target_tokens": 409_000, "vocab_size": 6_300}
-    return plan_pairs(**{**usual, **data}, seconds=seconds, flops_per_second=9e10, model=model or {}, train=train or {})
+    return plan_pairs(Means(seconds, 9e10, model or {}, train or {}), **{**usual, **data})
 
 
 def test_more_time_makes_wider_nets_and_says_so() -> None:
     widths = [plan(60 * minutes).model["hidden"] for minutes in (1, 5, 30, 300)]
     assert widths == sorted(widths) and widths[0] == 64 and widths[2] == 256 and widths[3] == 512
-    assert "chosen for 30 min of training: model.hidden=256" in plan(1800).why[0]
+    assert "chosen for 30 min of training: model.hidden=256" in plan(1800).sentences(seconds=1800)[0]
 
 
 def test_words_are_smoothed_and_tied_and_letters_are_not() -> None:
@@ -31,7 +31,7 @@ def test_words_are_smoothed_and_tied_and_letters_are_not() -> None:
 def test_what_was_given_is_left_alone() -> None:
     given = {"hidden": 100, "dropout": 0.5, "label_smoothing": 0.0, "tied": False}
     found = plan(600, model=given, train={"batch": 9, "learning_rate": 0.1, "beta1": 0.5})
-    assert found.model == {} and found.train == {} and found.why == ()
+    assert found.model == {} and found.train == {} and found.sentences(seconds=600) == ()
     assert not {"beta1", "learning_rate"} & plan(600, train={"optimiser": "sgd"}).train.keys()
 
 

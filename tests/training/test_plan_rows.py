@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from elman.training.plan_rows import plan_reading
-from elman.training.plan_text import Plan
+from elman.training.plan import Means, Plan
+from elman.training.plan_rows import plan_rows
 
 
 def plan(seconds: float, *, enough_passes: float | None = None, num_rows: int = 7000, **train: Any) -> Plan:
-    return plan_reading(
+    return plan_rows(
+        Means(seconds, 5e10, {}, train),
         num_rows=num_rows,
         num_tokens=20 * num_rows,
         rows="texts",
-        seconds=seconds,
-        flops_per_second=5e10,
-        model={},
-        train=train,
         dropout=0.5,
         enough_passes=enough_passes,
     )
@@ -29,7 +26,7 @@ def test_more_time_makes_wider_nets() -> None:
 
 def test_a_run_ends_when_its_texts_were_read_often_enough() -> None:
     assert plan(300, enough_passes=8).train["epochs"] == 8
-    assert "about 8 passes" in plan(3000, enough_passes=8).why[1]
+    assert "about 8.0 passes" in plan(3000, enough_passes=8).sentences(seconds=3000)[1]
     assert "epochs" not in plan(300).train
 
 
