@@ -14,12 +14,12 @@ from elman.core.errors import UsageError
 from elman.nets import ngrams
 from elman.nets.adaptive_head import AdaptiveHead
 from elman.nets.full_head import FullHead
-from elman.nets.ngrams import NgramTable, Spelling, collect_ngrams, join, mix
+from elman.nets.ngrams import HeadSymbols, NgramTable, collect_ngrams, join, mix
 from elman.text.units.vocabulary import EOS_ID
 
 
-def words(size: int) -> Spelling:
-    return FullHead(1, size, tied=None, dtype=torch.float32).spelling()
+def words(size: int) -> HeadSymbols:
+    return FullHead(1, size, tied=None, dtype=torch.float32).symbols()
 
 
 def key_of(history: tuple[int, ...]) -> int:
@@ -41,14 +41,14 @@ def after(table: NgramTable, *history: int, part: int = 0) -> list[int]:
 def test_by_hand() -> None:
     # a=2 b=3 c=4, two lines read as one stream: a b a b c </s> a b a </s>
     ids = np.array([2, 3, 2, 3, 4, 1, 2, 3, 2, 1])
-    table = collect_ngrams(ids, order=3, spelling=words(5), reset_lines=False)
+    table = collect_ngrams(ids, order=3, symbols=words(5), reset_lines=False)
     # pairs: </s>a 2 (the text begins after an end of line), ab 3, ba 2, bc 1, c</s> 1, a</s> 1
     assert after(table, EOS_ID) == [2] and after(table, 2) == [3] and after(table, 3) == [2]
     # triples: </s>ab 2, aba 2, bab 1, ...; </s></s>a 1, c</s>a 1
     assert after(table, EOS_ID, 2) == [3] and after(table, 2, 3) == [2] and after(table, 3, 2) == []
     assert len(table.columns) == 5 and len(table.keys) == 5
     # each line alone: before both there is nothing but ends of lines, so </s></s>a is seen twice
-    alone = collect_ngrams(ids, order=3, spelling=words(5), reset_lines=True)
+    alone = collect_ngrams(ids, order=3, symbols=words(5), reset_lines=True)
     assert after(alone, EOS_ID, EOS_ID) == [2] and len(alone.columns) == 6
 
 
@@ -66,7 +66,7 @@ def test_every_ngram_seen_twice_and_no_other(text: list[int], order: int, reset_
         history.append(word)
         if reset_lines and word == EOS_ID:
             history = [EOS_ID] * order
-    table = collect_ngrams(np.array(text), order=order, spelling=words(5), reset_lines=reset_lines)
+    table = collect_ngrams(np.array(text), order=order, symbols=words(5), reset_lines=reset_lines)
     expected = {gram for gram, count in counts.items() if count >= 2}
     assert len(table.columns) == len(expected)
     for gram in expected:
@@ -76,7 +76,7 @@ def test_every_ngram_seen_twice_and_no_other(text: list[int], order: int, reset_
 
 def test_only_the_most_frequent_are_kept_where_there_is_no_room() -> None:
     text = np.array([2, 3] * 9 + [4, 3] * 5 + [2, 4] * 2)
-    table = collect_ngrams(text, order=2, spelling=words(5), reset_lines=False, most=2)
+    table = collect_ngrams(text, order=2, symbols=words(5), reset_lines=False, most=2)
     assert after(table, 2) == [3] and after(table, 3) == [2] and len(table.columns) == 2  # 9 and 8 times
 
 
@@ -84,12 +84,12 @@ def test_a_rare_word_is_its_cluster_in_the_head_and_itself_in_the_cluster() -> N
     """Words by rank: 3 2 | 4 | 0 1. The head has columns 3, 2, cluster one, cluster two."""
     counts = np.array([1, 1, 8, 9, 5])
     head = AdaptiveHead(2, 5, cutoffs=(2, 3), shrink=1.0, dropout=0.0, counts=counts, tied=None, dtype=torch.float32)
-    spelling = head.spelling()
+    spelling = head.symbols()
     assert spelling.edges.tolist() == [0, 4, 5, 7]
     assert spelling.first.tolist() == [3, 3, 1, 0, 2]
     assert spelling.second.tolist() == [5, 6, -1, -1, 4]
     text = np.array([3, 4, 3, 4, 3, 0, 3, 1, 3, 2, 3, 2])
-    table = collect_ngrams(text, order=2, spelling=spelling, reset_lines=False)
+    table = collect_ngrams(text, order=2, symbols=spelling, reset_lines=False)
     # after 3: 4 twice, 2 twice; 0 and 1 once each, so their cluster twice but neither of them
     assert after(table, 3) == [1, 2, 3]
     assert after(table, 3, part=1) == [0] and after(table, 3, part=2) == []
@@ -98,13 +98,13 @@ def test_a_rare_word_is_its_cluster_in_the_head_and_itself_in_the_cluster() -> N
 def test_a_table_larger_than_memory_is_refused_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ngrams, "free_memory", lambda: 2_000_000_000)
     with pytest.raises(UsageError, match=r"maxent_size=100000000 would take 6.0 GB .* 2.0 GB are free") as caught:
-        collect_ngrams(np.array([2, 3]), order=2, spelling=words(5), reset_lines=False, most=100_000_000)
+        collect_ngrams(np.array([2, 3]), order=2, symbols=words(5), reset_lines=False, most=100_000_000)
     assert "maxent_size" in str(caught.value.hint)
     monkeypatch.setattr(ngrams, "free_memory", lambda: 100)
     with pytest.raises(UsageError, match="2 n-gram features would take"):
-        collect_ngrams(np.array([2, 3] * 9), order=2, spelling=words(5), reset_lines=False)
+        collect_ngrams(np.array([2, 3] * 9), order=2, symbols=words(5), reset_lines=False)
 
 
 def test_text_without_a_repetition_has_no_ngrams() -> None:
-    table = collect_ngrams(np.array([2, 3, 4]), order=4, spelling=words(5), reset_lines=False)
+    table = collect_ngrams(np.array([2, 3, 4]), order=4, symbols=words(5), reset_lines=False)
     assert len(table.keys) == len(table.columns) == 0 and table.offsets.shape == (0, 2)

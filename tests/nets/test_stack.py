@@ -68,7 +68,7 @@ def test_dense_layers_read_the_words_and_all_below_and_the_output_all_layers(inp
     two = stack.parts[1](torch.cat([inputs, one], -1), ())[0]
     three = stack.parts[2](torch.cat([inputs, one, two], -1), ())[0]
     outputs = stack(inputs, ())[0]
-    assert stack.features == outputs.shape[-1] == 3 * HIDDEN
+    assert stack.output_width == outputs.shape[-1] == 3 * HIDDEN
     torch.testing.assert_close(outputs, torch.cat([one, two, three], -1))
 
 

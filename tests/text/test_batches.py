@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from elman.core.errors import DataError
 from elman.text import batches
-from elman.text.batches import Batch, Lines, Position, Streams
+from elman.text.batches import Batch, LineBatches, Position, StreamBatches
 from elman.text.units.vocabulary import EOS_ID
 
 
-def one_pass(data: Streams | Lines, epoch: int = 0) -> list[Batch]:
+def one_pass(data: StreamBatches | LineBatches, epoch: int = 0) -> list[Batch]:
     position, found = Position(epoch), []
     while position.epoch == epoch:
         batch, position = data.batch(position)
@@ -39,7 +39,7 @@ line_lengths = st.lists(st.integers(0, 12), min_size=1, max_size=40)
 
 def test_streams_by_hand() -> None:
     ids = np.array([5, 6, 1, 7, 8, 9, 1, 4, 3, 1], dtype=np.uint16)
-    data = Streams(ids, rows=2, bptt=3)
+    data = StreamBatches(ids, rows=2, bptt=3)
     first, position = data.batch(Position())
     assert first.inputs.tolist() == [[EOS_ID, 5, 6], [8, 9, 1]]
     assert first.targets.tolist() == [[5, 6, 1], [9, 1, 4]]
@@ -54,7 +54,7 @@ def test_streams_by_hand() -> None:
 @given(st.integers(1, 300), st.integers(1, 20), st.integers(1, 40), st.sampled_from([0.0, 5.0]))
 def test_streams_read_every_token_once_and_in_order(size: int, rows: int, bptt: int, spread: float) -> None:
     ids = np.arange(100, 100 + size)
-    data = Streams(ids, rows=rows, bptt=bptt, spread=spread, seed=3)
+    data = StreamBatches(ids, rows=rows, bptt=bptt, spread=spread, seed=3)
     found = one_pass(data)
     targets = np.concatenate([batch.targets for batch in found], axis=1)
     inputs = np.concatenate([batch.inputs for batch in found], axis=1)
@@ -68,40 +68,40 @@ def test_streams_read_every_token_once_and_in_order(size: int, rows: int, bptt: 
 
 def test_a_batch_is_a_function_of_its_position() -> None:
     ids = np.arange(2000)
-    data = Streams(ids, rows=4, bptt=20, spread=5.0, seed=1)
+    data = StreamBatches(ids, rows=4, bptt=20, spread=5.0, seed=1)
     seen, position = [], Position()
     for _ in range(30):
         batch, after = data.batch(position)
         seen.append((position, batch.targets.copy()))
         position = after
-    again = Streams(ids, rows=4, bptt=20, spread=5.0, seed=1)
+    again = StreamBatches(ids, rows=4, bptt=20, spread=5.0, seed=1)
     for position, targets in reversed(seen):
         assert (again.batch(position)[0].targets == targets).all()
 
 
 def test_a_shorter_window_is_a_smaller_step() -> None:
-    data = Streams(np.arange(100_000), rows=8, bptt=70, spread=5.0, seed=1)
+    data = StreamBatches(np.arange(100_000), rows=8, bptt=70, spread=5.0, seed=1)
     found = one_pass(data)
     lengths = np.array([batch.targets.shape[1] for batch in found])
     assert all(batch.scale == pytest.approx(batch.targets.shape[1] / 70) for batch in found)
     assert lengths.min() >= 5 and 60 < lengths.mean() < 72 and lengths.std() > 3
-    other = Streams(np.arange(100_000), rows=8, bptt=70, spread=5.0, seed=2)
+    other = StreamBatches(np.arange(100_000), rows=8, bptt=70, spread=5.0, seed=2)
     assert [batch.targets.shape for batch in one_pass(other)] != [batch.targets.shape for batch in found]
     assert [batch.targets.shape for batch in one_pass(data, epoch=1)] != [batch.targets.shape for batch in found]
 
 
 def test_a_corpus_shorter_than_a_batch_shrinks_the_batch_and_says_so() -> None:
-    data = Streams(np.arange(100), rows=64, bptt=35)
+    data = StreamBatches(np.arange(100), rows=64, bptt=35)
     assert (data.rows, data.bptt) == (2, 35)
     assert "100 tokens" in data.notes[0] and "2 streams" in data.notes[0]
-    tiny = Streams(np.arange(3), rows=64, bptt=35)
+    tiny = StreamBatches(np.arange(3), rows=64, bptt=35)
     assert (tiny.rows, tiny.bptt) == (1, 3) and "1 stream of 3" in tiny.notes[0]
-    assert Streams(np.arange(64 * 35), rows=64, bptt=35).notes == ()
-    assert "one batch a pass" in Lines(corpus([3, 4]), tokens=1000).notes[0]
+    assert StreamBatches(np.arange(64 * 35), rows=64, bptt=35).notes == ()
+    assert "one batch a pass" in LineBatches(corpus([3, 4]), tokens=1000).notes[0]
 
 
 def test_an_empty_corpus_is_refused() -> None:
-    for make in (lambda ids: Streams(ids, rows=1, bptt=1), lambda ids: Lines(ids, tokens=10)):
+    for make in (lambda ids: StreamBatches(ids, rows=1, bptt=1), lambda ids: LineBatches(ids, tokens=10)):
         with pytest.raises(DataError, match="nothing to train on"):
             make(np.zeros(0, dtype=np.int32))
 
@@ -134,7 +134,7 @@ def test_lines_come_once_a_pass_each_from_its_start(
     if ends_open and lengths[-1]:
         ids = ids[:-1]
     wanted = sorted(line.tolist() for line in np.split(ids, np.flatnonzero(ids == EOS_ID) + 1) if len(line))
-    data = Lines(ids, tokens=tokens, seed=5, pool_tokens=pool)
+    data = LineBatches(ids, tokens=tokens, seed=5, pool_tokens=pool)
     for epoch in (0, 1):
         found = one_pass(data, epoch)
         assert sorted(lines_of(found)) == wanted
@@ -147,7 +147,7 @@ def test_long_lines_come_in_pieces_that_follow_each_other(lengths: list[int], to
     before = batches.MAX_LINE
     batches.MAX_LINE = longest
     try:
-        found = one_pass(Lines(ids, tokens=tokens, seed=5))
+        found = one_pass(LineBatches(ids, tokens=tokens, seed=5))
     finally:
         batches.MAX_LINE = before
     assert max(batch.targets.shape[1] for batch in found) <= longest
@@ -158,7 +158,7 @@ def test_long_lines_come_in_pieces_that_follow_each_other(lengths: list[int], to
 
 
 def test_padding_is_end_of_line_in_inputs_and_targets() -> None:
-    data = Lines(corpus([3, 1, 2]), tokens=100, seed=0)
+    data = LineBatches(corpus([3, 1, 2]), tokens=100, seed=0)
     (batch,) = one_pass(data)
     assert batch.lengths is not None and batch.lengths.tolist() == [4, 3, 2]
     assert batch.inputs.tolist() == [[1, 2, 3, 4], [1, 6, 7, 1], [1, 5, 1, 1]]
@@ -168,7 +168,7 @@ def test_padding_is_end_of_line_in_inputs_and_targets() -> None:
 def test_lines_of_like_length_share_a_batch_and_little_is_padding() -> None:
     rng = np.random.default_rng(0)
     ids = corpus(rng.integers(1, 60, 2000).tolist())
-    found = one_pass(Lines(ids, tokens=1000, seed=1))
+    found = one_pass(LineBatches(ids, tokens=1000, seed=1))
     cells = sum(batch.targets.size for batch in found)
     assert len(ids) / cells > 0.95
     assert max(batch.targets.size for batch in found) <= 1000
@@ -179,7 +179,8 @@ def test_passes_differ_and_seeds_differ_and_equal_ones_are_equal() -> None:
 
     def order(seed: int, epoch: int) -> list[list[int]]:
         return [
-            batch.targets[0].tolist() for batch in one_pass(Lines(ids, tokens=30, seed=seed, pool_tokens=200), epoch)
+            batch.targets[0].tolist()
+            for batch in one_pass(LineBatches(ids, tokens=30, seed=seed, pool_tokens=200), epoch)
         ]
 
     assert order(1, 0) == order(1, 0)
@@ -189,7 +190,7 @@ def test_passes_differ_and_seeds_differ_and_equal_ones_are_equal() -> None:
 
 def test_the_part_of_a_pass_that_is_done_rises_from_0_to_1() -> None:
     ids = corpus(np.random.default_rng(0).integers(1, 9, 300).tolist())
-    for data in (Streams(ids, rows=3, bptt=7), Lines(ids, tokens=30, pool_tokens=200)):
+    for data in (StreamBatches(ids, rows=3, bptt=7), LineBatches(ids, tokens=30, pool_tokens=200)):
         position, seen = Position(), []
         while position.epoch == 0:
             seen.append(data.fraction(position))
@@ -205,9 +206,9 @@ def test_resident_memory_does_not_grow_with_the_corpus(kind: str, tmp_path: Path
     ids[500::10_000] = EOS_ID
     del ids
     mapped = np.memmap(path, dtype=np.int32, mode="r")
-    data: Streams | Lines = Streams(mapped, rows=64, bptt=2000)
+    data: StreamBatches | LineBatches = StreamBatches(mapped, rows=64, bptt=2000)
     if kind == "lines":
-        data = Lines(mapped, tokens=128_000)
+        data = LineBatches(mapped, tokens=128_000)
     before, most, position = resident(), 0, Position()
     while position.epoch == 0:
         _, position = data.batch(position)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from elman.core.errors import UsageError
-from elman.text.batches import Position, Streams
+from elman.text.batches import Position, StreamBatches
 from elman.training.budget import Budget
 from elman.training.config import TrainConfig
 from elman.training.decision import Decision, decide, require_an_end, should_interrupt
@@ -20,7 +20,7 @@ from tests.training.tiny import text
 
 
 def pace(*, budget: Budget | None = None, now: float = 0.0, **settings: Any) -> Pace:
-    batches = Streams(text(400), rows=4, bptt=6)
+    batches = StreamBatches(text(400), rows=4, bptt=6)
     return Pace(TrainConfig(**settings), batches, budget=budget, clock=lambda: now, spent=0.0)
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from elman.core.errors import UsageError
-from elman.text.batches import Streams
+from elman.text.batches import StreamBatches
 from elman.training.checkpoint import newest_checkpoint
 from elman.training.config import TrainConfig
 from elman.training.decision import Decision
@@ -26,7 +26,7 @@ CONFIG = TrainConfig(epochs=1.0)
 
 
 def run(config: TrainConfig = CONFIG, *, steps: int = 0, seed: int = 0) -> Run:
-    made = Run(Tiny(seed=seed), Streams(text(400), rows=4, bptt=6), config=config, seed=11)
+    made = Run(Tiny(seed=seed), StreamBatches(text(400), rows=4, bptt=6), config=config, seed=11)
     for _ in range(steps):
         made.step(0.01, 0.5)
     return made

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from elman.core.errors import DataError, UsageError
-from elman.text.batches import Position, Streams
+from elman.text.batches import Position, StreamBatches
 from elman.training.config import TrainConfig
 from elman.training.streams import stream_trainer
 from elman.training.validation import score_exactly
@@ -68,8 +68,8 @@ def test_the_callers_randomness_is_left_alone() -> None:
 def test_windows_with_the_state_carried_see_what_the_whole_stream_sees() -> None:
     """The forward values of truncated backpropagation are those of the full one."""
     model = Tiny(dropout=0.0)
-    whole, _ = model.batch_loss(Streams(IDS, rows=4, bptt=750).batch(Position())[0], None)
-    data = Streams(IDS, rows=4, bptt=9)
+    whole, _ = model.batch_loss(StreamBatches(IDS, rows=4, bptt=750).batch(Position())[0], None)
+    data = StreamBatches(IDS, rows=4, bptt=9)
     position, state, nats = Position(), None, 0.0
     while position.epoch == 0:
         batch, position = data.batch(position)
@@ -80,7 +80,7 @@ def test_windows_with_the_state_carried_see_what_the_whole_stream_sees() -> None
 
 def test_a_window_as_long_as_the_stream_has_the_gradient_of_the_full_one() -> None:
     model = Tiny(dropout=0.0)
-    batch, _ = Streams(IDS[:40], rows=2, bptt=20).batch(Position())
+    batch, _ = StreamBatches(IDS[:40], rows=2, bptt=20).batch(Position())
     loss, _ = model.batch_loss(batch, None)
     loss.total.backward()
     inputs, targets = torch.from_numpy(batch.inputs), torch.from_numpy(batch.targets)

@@ -22,7 +22,7 @@ from elman.nets.cutoffs import cluster_width
 from elman.nets.head import Head
 from elman.nets.layer import draw_weights
 from elman.nets.maxent import SparseLogits
-from elman.nets.ngrams import Spelling
+from elman.nets.ngrams import HeadSymbols
 
 
 class Cluster(Module):
@@ -128,13 +128,13 @@ class AdaptiveHead(Head):
         for cluster in self.clusters:
             cluster.initialise(rng)
 
-    def spelling(self) -> Spelling:
+    def symbols(self) -> HeadSymbols:
         """A column of the head for each frequent word and cluster, and one of its cluster for each rarer word."""
         ranks, num_clusters = self.ranks.cpu().numpy(), len(self.tails)
         clusters = np.searchsorted(self.edges[:-1], ranks, side="right")
         first = np.where(clusters == 0, ranks, self.edges[0] + clusters - 1)
         edges = np.array([0, *(edge + num_clusters for edge in self.edges)])
-        return Spelling(first, np.where(clusters == 0, -1, ranks + num_clusters), edges)
+        return HeadSymbols(first, np.where(clusters == 0, -1, ranks + num_clusters), edges)
 
     def log_probs(self, features_NP: Tensor, extra: SparseLogits | None = None) -> Tensor:
         """Of every word. -> (N, V)"""

@@ -57,7 +57,7 @@ class BidirectionalStack(Module):
         widths = layer_inputs(skip, inputs, [2 * hidden] * num_layers)
         layers = [BidirectionalLayer(make_layer(width), make_layer(width)) for width in widths[:-1]]
         self.stack = Stack(layers, inputs=inputs, skip=skip, layer_norm=layer_norm, dtype=dtype)
-        self.features = self.stack.features  # how wide the outputs are
+        self.output_width = self.stack.output_width  # how wide the outputs are
 
     def initialise(self, rng: torch.Generator) -> None:
         """Draw all weights."""

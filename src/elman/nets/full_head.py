@@ -11,7 +11,7 @@ from torch.nn import Parameter
 from elman.nets.cross_entropy import cross_entropy, target_log_probs
 from elman.nets.head import Head
 from elman.nets.maxent import SparseLogits
-from elman.nets.ngrams import Spelling
+from elman.nets.ngrams import HeadSymbols
 
 
 class FullHead(Head):
@@ -30,10 +30,10 @@ class FullHead(Head):
             if not self._is_tied:
                 self.weight.uniform_(-0.05, 0.05, generator=rng)
 
-    def spelling(self) -> Spelling:
+    def symbols(self) -> HeadSymbols:
         """A column for each word."""
         vocab_size = len(self.bias)
-        return Spelling(np.arange(vocab_size), np.full(vocab_size, -1), np.array([0, vocab_size]))
+        return HeadSymbols(np.arange(vocab_size), np.full(vocab_size, -1), np.array([0, vocab_size]))
 
     def log_probs(self, features_NP: Tensor, extra: SparseLogits | None = None) -> Tensor:
         """Of every word. -> (N, V)"""

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from elman.nets.maxent import SparseLogits
-from elman.nets.ngrams import Spelling
+from elman.nets.ngrams import HeadSymbols
 
 
 class Head(Module):
@@ -31,7 +31,7 @@ class Head(Module):
         """Draw the weights to begin with."""
 
     @abstractmethod
-    def spelling(self) -> Spelling:
+    def symbols(self) -> HeadSymbols:
         """The columns of logits that each word stands for."""
 
     @abstractmethod

@@ -27,7 +27,7 @@ T = TypeVar("T", Array, "Tensor")  # of int64
 Key = tuple[T, T]
 
 
-class Spelling(NamedTuple):
+class HeadSymbols(NamedTuple):
     """How a head writes words: each as one symbol or, where it is reached through a cluster, as two.
 
     Symbols of one softmax stand together: those from edges[q] to edges[q + 1] are the columns of part q.
@@ -61,7 +61,7 @@ def join(key: Key[T]) -> T:
 
 
 def collect_ngrams(
-    ids: Array, *, order: int, spelling: Spelling, reset_lines: bool, most: int | None = None
+    ids: Array, *, order: int, symbols: HeadSymbols, reset_lines: bool, most: int | None = None
 ) -> NgramTable:
     """The n-grams of 2 .. `order` words that occur at least twice, or the `most` frequent of them.
 
@@ -73,21 +73,21 @@ def collect_ngrams(
     starts = _line_starts(ids) if reset_lines else np.zeros(len(ids), dtype=np.int64)
     places = np.arange(len(ids))  # of the last words of n-grams that may still be seen twice
     key = (np.zeros(len(ids), dtype=np.int64), np.zeros(len(ids), dtype=np.int64))
-    num_symbols = int(spelling.edges[-1])
+    num_symbols = int(symbols.edges[-1])
     found: list[tuple[Array, Array, Array]] = []
     for back in range(1, order):
         before = places - back
         key = mix(key, np.where(before < starts[places], EOS_ID, ids[np.maximum(before, 0)]))
         keys, histories = np.unique(join(key), return_inverse=True)
         codes = histories * num_symbols
-        firsts, which, counts = np.unique(codes + spelling.first[ids[places]], return_inverse=True, return_counts=True)
+        firsts, which, counts = np.unique(codes + symbols.first[ids[places]], return_inverse=True, return_counts=True)
         found.append((keys[firsts // num_symbols], firsts % num_symbols, counts))
-        seconds = spelling.second[ids[places]]
+        seconds = symbols.second[ids[places]]
         pairs, times = np.unique((codes + seconds)[seconds >= 0], return_counts=True)
         found.append((keys[pairs // num_symbols], pairs % num_symbols, times))
         stays = (counts >= LEAST_COUNT)[which]  # a longer n-gram is no more frequent than its end
         places, key = places[stays], (key[0][stays], key[1][stays])
-    return _table([_frequent(*part) for part in found], spelling, most)
+    return _table([_frequent(*part) for part in found], symbols.edges, most)
 
 
 def _frequent(keys: Array, symbols: Array, counts: Array) -> tuple[Array, Array, Array]:
@@ -95,7 +95,7 @@ def _frequent(keys: Array, symbols: Array, counts: Array) -> tuple[Array, Array,
     return keys[kept], symbols[kept], counts[kept]
 
 
-def _table(found: list[tuple[Array, Array, Array]], spelling: Spelling, most: int | None) -> NgramTable:
+def _table(found: list[tuple[Array, Array, Array]], edges: Array, most: int | None) -> NgramTable:
     keys, symbols, counts = (np.concatenate(parts) for parts in zip(*found, strict=True))
     if most is not None and len(keys) > most:
         chosen = np.argsort(-counts, kind="stable")[:most]
@@ -103,14 +103,14 @@ def _table(found: list[tuple[Array, Array, Array]], spelling: Spelling, most: in
     _check_memory(len(keys), f"{len(keys):,} n-gram features")
     order = np.lexsort((symbols, keys))
     keys, symbols = keys[order], symbols[order]
-    parts = np.searchsorted(spelling.edges, symbols, side="right") - 1
+    parts = np.searchsorted(edges, symbols, side="right") - 1
     histories, which = np.unique(keys, return_inverse=True)
-    num_parts = len(spelling.edges) - 1
+    num_parts = len(edges) - 1
     sizes = np.bincount(which * num_parts + parts, minlength=len(histories) * num_parts)
     ends = np.cumsum(sizes, dtype=np.int64).reshape(len(histories), num_parts)
     begins = np.concatenate([[0], ends[:-1, -1]])[: len(histories)]
     offsets = np.concatenate([begins[:, None], ends], axis=1)
-    return NgramTable(histories, offsets, (symbols - spelling.edges[parts]).astype(np.int32))
+    return NgramTable(histories, offsets, (symbols - edges[parts]).astype(np.int32))
 
 
 def _check_memory(ngrams: int, what: str) -> None:

@@ -32,7 +32,7 @@ class OnwardStack(Module):
         widths = layer_inputs(skip, inputs, [hidden] * num_layers)
         layers = [PaddedLayer(make_layer(width)) for width in widths[:-1]]
         self.stack = Stack(layers, inputs=inputs, skip=skip, layer_norm=layer_norm, dtype=dtype)
-        self.features = self.stack.features
+        self.output_width = self.stack.output_width
 
     def initialise(self, rng: torch.Generator) -> None:
         """Draw all weights."""

@@ -20,14 +20,14 @@ from elman.nets.layer import draw_weights
 FILTER_WIDTH = 3
 
 
-class Spelling(Module):
+class CharacterEncoder(Module):
     """Characters read by a bidirectional LSTM (Ling et al. 2015), or by filters of which the best match counts."""
 
     def __init__(
         self, kind: Literal["rnn", "cnn"], num_characters: int, *, embedding: int, hidden: int, dtype: torch.dtype
     ) -> None:
         super().__init__()
-        self.features = 2 * hidden
+        self.output_width = 2 * hidden
         self.embedding = Embedding(num_characters, embedding, is_frozen=False, dtype=dtype)
         self.stack: BidirectionalStack | None = None
         self.filters: Conv1d | None = None

@@ -48,7 +48,7 @@ class Stack(Module):
         self.skip = skip
         self.layers = ModuleList(layers)
         widths = layer_inputs(skip, inputs, [layer.hidden for layer in layers])
-        self.features = widths[-1]
+        self.output_width = widths[-1]
         self.gates = ModuleList(Highway(size, dtype=dtype) for size in widths[1:-1] if skip == "highway")
         self.norms = ModuleList(LayerNorm(size, dtype=dtype) for size in widths if layer_norm)
 

@@ -52,7 +52,7 @@ class TextEncoder(Module):
             num_layers=config.layers,
             dtype=dtype,
         )
-        self.features = self.stack.features
+        self.output_width = self.stack.output_width
         seen = np.zeros(vocab_size) if inputs.counts is None else inputs.counts
         rates = config.rare / np.maximum(config.rare + seen, 1e-9)  # Kiperwasser & Goldberg (2016)
         rates[seen == 0] = 0.0

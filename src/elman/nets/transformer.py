@@ -177,7 +177,7 @@ class BlockStack(Module, Generic[K]):
 
     def __init__(self, blocks: Sequence[K], *, inputs: int, hidden: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.features = hidden  # how wide the outputs are
+        self.output_width = hidden  # how wide the outputs are
         self.reader = WordReader(inputs, hidden, dtype=dtype)
         self.blocks = ModuleList(blocks)
         self.norm = LayerNorm(hidden, dtype=dtype)
@@ -207,7 +207,7 @@ class CausalStack(BlockStack[CausalBlock]):
         """Nothing seen yet."""
         weight = self.norm.weight
         shapes = [
-            (rows, block.num_heads, self.window - 1, self.features // block.num_heads)
+            (rows, block.num_heads, self.window - 1, self.output_width // block.num_heads)
             for block in self.parts
             for _ in ("keys", "values")
         ]

@@ -89,7 +89,7 @@ class DecoderStack(BlockStack[DecoderBlock]):
         rows = len(memory_BSM)
         seen: list[Tensor] = []
         for block in self.parts:
-            shape = (rows, block.num_heads, self.window - 1, self.features // block.num_heads)
+            shape = (rows, block.num_heads, self.window - 1, self.output_width // block.num_heads)
             seen += [memory_BSM.new_zeros(shape), memory_BSM.new_zeros(shape)]
         source = [part for block in self.parts for part in block.keys(memory_BSM)]
         return torch.zeros_like(lengths_B), *seen, *source, lengths_B

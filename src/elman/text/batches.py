@@ -54,23 +54,23 @@ def one_pass(batches: Batched[B]) -> Iterator[B]:
 
 def make_batches(
     ids: Array, *, rows: int, bptt: int, seed: int, reset_lines: bool, spread: float = 0.0
-) -> Streams | Lines:
+) -> StreamBatches | LineBatches:
     """Text to train on: as streams read side by side or, with `reset_lines`, each line alone.
 
     spread: standard deviation of the length of a window from step to step; for streams only.
     """
     if not reset_lines:
-        return Streams(ids, rows=rows, bptt=bptt, spread=spread, seed=seed)
+        return StreamBatches(ids, rows=rows, bptt=bptt, spread=spread, seed=seed)
     if spread:
         raise UsageError("train.bptt_spread does not apply with --reset-lines: every line is read to its end")
-    return Lines(ids, tokens=rows * bptt, seed=seed)
+    return LineBatches(ids, tokens=rows * bptt, seed=seed)
 
 
-def validation_batches(ids: Array, *, rows: int, bptt: int, reset_lines: bool) -> Streams | Lines:
+def validation_batches(ids: Array, *, rows: int, bptt: int, reset_lines: bool) -> StreamBatches | LineBatches:
     """Held-out text in batches as large as in training, or with fewer rows where it is short."""
     if reset_lines:
-        return Lines(ids, tokens=rows * bptt)
-    return Streams(ids, rows=max(1, min(rows, len(ids) // (4 * bptt))), bptt=bptt)
+        return LineBatches(ids, tokens=rows * bptt)
+    return StreamBatches(ids, rows=max(1, min(rows, len(ids) // (4 * bptt))), bptt=bptt)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class _Reader:
         return np.array(self.ids[start:stop], dtype=np.int64)
 
 
-class Streams:
+class StreamBatches:
     """One long text cut into equal streams read side by side: truncated backpropagation, the state carried over.
 
     The first input of a stream is the token before it, and EOS for the very first, as if a line had just ended.
@@ -195,7 +195,7 @@ class _Pool:
     pieces: list[_Piece] = field(default_factory=list)
 
 
-class Lines:
+class LineBatches:
     """Every line alone, from its start: lines of like length side by side, shuffled anew in every pass.
 
     Steps hold about `tokens` tokens each, so short lines come in many rows and long ones in few. Lines are sorted and

@@ -20,12 +20,12 @@ from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.text.batches import release_pages
 from elman.text.gathering import Gathered, KeptText, gather, num_training_lines
-from elman.text.readers import SKIP_HINT, Fault, Lines, Reader, Sources
+from elman.text.readers import SKIP_HINT, Fault, LineBlock, Reader, Sources
 from elman.text.settings import DataConfig
 from elman.text.spool import CHUNK_ITEMS
 from elman.text.units.bpe import check_bpe, learn_pairs
 from elman.text.units.guess import SAMPLE_BYTES, Guess, guess_units
-from elman.text.units.pipelines import Recipe
+from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.splitters import BpeSplitter, Splitter, learner
 from elman.text.units.tokenizer import Tokenizer, bpe_backend, reserved_pattern
 from elman.text.units.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, by_frequency, choose_words
@@ -155,7 +155,7 @@ def id_type(vocab_size: int) -> type[np.unsignedinteger[Any]]:
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
-def _choose_units(reader: Reader, data: DataConfig, notes: list[str]) -> tuple[str, Iterator[Lines]]:
+def _choose_units(reader: Reader, data: DataConfig, notes: list[str]) -> tuple[str, Iterator[LineBlock]]:
     """The units asked for, or those that suit what is read; and all blocks, those looked at included."""
     blocks = reader.blocks()
     separator, units = data.separator, data.units
@@ -164,7 +164,7 @@ def _choose_units(reader: Reader, data: DataConfig, notes: list[str]) -> tuple[s
         raise UsageError(f"data.separator {what}", hint="it is what stands between symbols, for --units space")
     if units != "auto":
         return units, blocks
-    looked_at: list[Lines] = []
+    looked_at: list[LineBlock] = []
     for lines in blocks:
         looked_at.append(lines)
         if sum(len(lines.data) for lines in looked_at) >= SAMPLE_BYTES:
@@ -179,7 +179,9 @@ def _choose_units(reader: Reader, data: DataConfig, notes: list[str]) -> tuple[s
     return guess.units, itertools.chain(looked_at, blocks)
 
 
-def _without_reserved(reader: Reader, blocks: Iterable[Lines], units: str, separator: str | None) -> Iterator[Lines]:
+def _without_reserved(
+    reader: Reader, blocks: Iterable[LineBlock], units: str, separator: str | None
+) -> Iterator[LineBlock]:
     """The lines, if none has a symbol that is not text."""
     pattern = reserved_pattern(units, separator)
 
@@ -199,13 +201,13 @@ def _without_reserved(reader: Reader, blocks: Iterable[Lines], units: str, separ
 
 
 def _number(
-    blocks: Iterable[Lines], units: str, data: DataConfig, share: float | None, directory: Path | None
-) -> tuple[Gathered, Recipe]:
+    blocks: Iterable[LineBlock], units: str, data: DataConfig, share: float | None, directory: Path | None
+) -> tuple[Gathered, TokenizerSpec]:
     """The text under numbers of the moment, and the symbols they stand for."""
     if not units.startswith("bpe:"):
         splitter = learner(units, data.separator)
         text = gather(blocks, splitter.encode, np.int32, directory)
-        return text, Recipe(units, splitter.symbols(), data.separator)
+        return text, TokenizerSpec(units, splitter.symbols(), data.separator)
     check_bpe(units)
     with closing(KeptText(blocks, directory)) as kept:
         recipe = learn_pairs(kept.lines(num_training_lines(kept.line_bytes, share)), units)
@@ -274,7 +276,7 @@ def learn_tokenizer(texts: Sequence[Sequence[str]], units: str, *, min_count: in
         splitter = learner(units, None)
     parts = [splitter.encode(block) for lines in texts for block in line_blocks(lines)]
     if not units.startswith("bpe:"):
-        recipe = Recipe(units, splitter.symbols())
+        recipe = TokenizerSpec(units, splitter.symbols())
     counts = np.sum([np.bincount(part, minlength=len(recipe.tokens)) for part in parts], axis=0)
     chosen = choose_symbols(counts, units, min_count=min_count, max_words=max_words)
     return Tokenizer(replace(recipe, tokens=[UNK, EOS, *(recipe.tokens[i] for i in chosen)]))

@@ -15,38 +15,38 @@ _LABEL = re.compile(r"(?:[0-9]|__label__\S+) \S")
 
 
 @dataclass(frozen=True)
-class Look:
+class TaskGuess:
     """A task and why: what the file looks like, as the end of a sentence."""
 
     task: str
     like: str
 
 
-def guess_task(lines: Sequence[str], *, is_jsonl: bool = False) -> Look:
+def guess_task(lines: Sequence[str], *, is_jsonl: bool = False) -> TaskGuess:
     """The task of a file that begins with these lines."""
     filled = [line for line in lines[:SAMPLE_LINES] if line.strip()]
     if not filled:
-        return Look("lm", "plain text")
+        return TaskGuess("lm", "plain text")
     if is_jsonl:
         return _guess_records(filled)
     if all(_SCAN.match(line) for line in filled):
-        return Look("seq2seq", "commands and actions")
+        return TaskGuess("seq2seq", "commands and actions")
     words = [line for line in filled if not line.startswith("#")]
     if words and all(_CONLLU.match(line) for line in words):
-        return Look("tag", "CoNLL-U")
+        return TaskGuess("tag", "CoNLL-U")
     with_tabs = [line for line in filled if "\t" in line]
     if with_tabs and all(_NUMBERED.match(line) for line in filled):
-        return Look("qa", "bAbI stories: numbered lines, questions with a tab before the answer")
+        return TaskGuess("qa", "bAbI stories: numbered lines, questions with a tab before the answer")
     if len(with_tabs) > 0.9 * len(filled):
         return _guess_table([line.split("\t") for line in with_tabs])
     if _has_columns(lines, filled):
-        return Look("tag", "CoNLL columns: a word and its tags a line, blank lines between sentences")
+        return TaskGuess("tag", "CoNLL columns: a word and its tags a line, blank lines between sentences")
     if all(_LABEL.match(line) for line in filled):
-        return Look("classify", "a label and a text a line")
-    return Look("lm", "plain text")
+        return TaskGuess("classify", "a label and a text a line")
+    return TaskGuess("lm", "plain text")
 
 
-def _guess_records(lines: Sequence[str]) -> Look:
+def _guess_records(lines: Sequence[str]) -> TaskGuess:
     try:
         record = json.loads(lines[0])
     except (ValueError, RecursionError):
@@ -61,18 +61,18 @@ def _guess_records(lines: Sequence[str]) -> Look:
         ("lm", {"tokens"}),
     ):
         if needed <= keys:
-            return Look(task, f"records with {' and '.join(sorted(needed))}")
-    return Look("lm", "records of an unknown kind")
+            return TaskGuess(task, f"records with {' and '.join(sorted(needed))}")
+    return TaskGuess("lm", "records of an unknown kind")
 
 
-def _guess_table(rows: Sequence[Sequence[str]]) -> Look:
+def _guess_table(rows: Sequence[Sequence[str]]) -> TaskGuess:
     first = [row[0].strip() for row in rows]
     rest = [row[-1] for row in rows]
     few = max(2, len(rows) // 50)
     has_texts = len(set(rest)) > len(rows) / 2 and sum(len(text.split()) for text in rest) > 3 * len(rest)
     if len(rows) >= 20 and len(set(first)) <= few and not any(" " in label for label in first) and has_texts:
-        return Look("classify", f"a label and a text a line (the labels are {', '.join(sorted(set(first))[:4])})")
-    return Look("seq2seq", "a table")
+        return TaskGuess("classify", f"a label and a text a line (the labels are {', '.join(sorted(set(first))[:4])})")
+    return TaskGuess("seq2seq", "a table")
 
 
 def _has_columns(lines: Sequence[str], filled: Sequence[str]) -> bool:

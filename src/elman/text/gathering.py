@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError
-from elman.text.readers import Lines, cut_blocks
+from elman.text.readers import LineBlock, cut_blocks
 from elman.text.spool import MAX_MEMORY_BYTES, Spool, writing_to
 from elman.text.units.vocabulary import EOS_ID
 
@@ -49,7 +49,7 @@ class Gathered:
 
 
 def gather(
-    blocks: Iterable[Lines], encode: Callable[[bytes], Array], id_type: npt.DTypeLike, directory: Path | None
+    blocks: Iterable[LineBlock], encode: Callable[[bytes], Array], id_type: npt.DTypeLike, directory: Path | None
 ) -> Gathered:
     """Encode every line."""
     ids, line_bytes = Spool(id_type, directory), Spool(np.uint32, directory)
@@ -89,7 +89,7 @@ def num_training_lines(line_bytes: Array, heldout: float | None) -> int:
 class KeptText:
     """Lines to be read again: in memory while they are few, then in a file without a name."""
 
-    def __init__(self, blocks: Iterable[Lines], directory: Path | None) -> None:
+    def __init__(self, blocks: Iterable[LineBlock], directory: Path | None) -> None:
         folder = None if directory is None else str(directory)
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(MAX_MEMORY_BYTES, dir=folder)  # noqa: SIM115
         sizes = Spool(np.uint32, directory)
@@ -104,11 +104,11 @@ class KeptText:
             raise
         self.line_bytes = sizes.finish()
 
-    def blocks(self) -> Iterator[Lines]:
+    def blocks(self) -> Iterator[LineBlock]:
         """The text from its beginning."""
         self._file.seek(0)
         for data, first in cut_blocks(self._file, "the text"):
-            yield Lines(data, "the text", first)
+            yield LineBlock(data, "the text", first)
 
     def lines(self, num_lines: int) -> Iterator[bytes]:
         """The first lines, without their ends."""

@@ -30,7 +30,7 @@ SKIP_HINT = "--set data.skip_bad=true drops such lines"
 
 
 @dataclass(frozen=True)
-class Lines:
+class LineBlock:
     """Whole lines of one source, each ended by a newline: UTF-8 without NUL, or any bytes if so wanted."""
 
     data: bytes
@@ -68,19 +68,19 @@ class Reader:
         self.num_dropped = 0
         self.has_token_records = False  # JSONL with `tokens` was among what was read
 
-    def blocks(self) -> Iterator[Lines]:
+    def blocks(self) -> Iterator[LineBlock]:
         """About a megabyte of whole lines at a time; a longer line is a block of its own."""
         for source in find_files(self._sources):
             has_records = is_jsonl(source) and not self._keeps_records
             with _open(source) as file:
                 for data, first in cut_blocks(file, source):
-                    lines = self._checked(self._without_marks(Lines(data, source, first)))
+                    lines = self._checked(self._without_marks(LineBlock(data, source, first)))
                     if has_records:
                         lines = self._checked(self._from_records(lines))
                     if lines.data:
                         yield lines
 
-    def without(self, lines: Lines, find_fault: Callable[[bytes], Fault | None]) -> Lines:
+    def without(self, lines: LineBlock, find_fault: Callable[[bytes], Fault | None]) -> LineBlock:
         """The lines without those that have a fault, if bad lines are dropped; otherwise the first one is an error."""
         kept, numbers = [], []
         for index, line in enumerate(lines.split()):
@@ -90,15 +90,15 @@ class Reader:
                 numbers.append(lines.number(index))
             else:
                 self.drop(lines, index, fault)
-        return Lines(b"".join(kept), lines.source, lines.first, numbers)
+        return LineBlock(b"".join(kept), lines.source, lines.first, numbers)
 
-    def drop(self, lines: Lines, index: int, fault: Fault) -> None:
+    def drop(self, lines: LineBlock, index: int, fault: Fault) -> None:
         """A bad line: counted if such are dropped, otherwise an error."""
         if not self._data.skip_bad:
             raise DataError(f"line {lines.number(index)} of {lines.source} {fault.what}", hint=fault.hint)
         self.num_dropped += 1
 
-    def _without_marks(self, lines: Lines) -> Lines:
+    def _without_marks(self, lines: LineBlock) -> LineBlock:
         data = lines.data
         if lines.first == 1:
             if data.startswith((b"\xff\xfe", b"\xfe\xff")) and not self._any_bytes:
@@ -108,7 +108,7 @@ class Reader:
             data = data.replace(b"\r\n", b"\n")
         return replace(lines, data=data)
 
-    def _checked(self, lines: Lines) -> Lines:
+    def _checked(self, lines: LineBlock) -> LineBlock:
         if self._any_bytes:
             return lines
         if not _is_utf8(lines.data):
@@ -122,7 +122,7 @@ class Reader:
             lines = self.without(lines, _nul_fault)
         return lines
 
-    def _from_records(self, lines: Lines) -> Lines:
+    def _from_records(self, lines: LineBlock) -> LineBlock:
         texts, numbers = [], []
         for index, record in enumerate(lines.split()):
             if not record.strip():
@@ -137,7 +137,7 @@ class Reader:
             self.has_token_records |= has_tokens
             texts.append(text + "\n")
             numbers += [lines.number(index)] * (text.count("\n") + 1)
-        return Lines("".join(texts).encode(), lines.source, lines.first, numbers)
+        return LineBlock("".join(texts).encode(), lines.source, lines.first, numbers)
 
 
 def as_sources(data: str | Path | Sources) -> Sources:

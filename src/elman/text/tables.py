@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from elman.text.columns import join_columns
-from elman.text.readers import SKIP_HINT, Fault, Lines, Reader, Sources
+from elman.text.readers import SKIP_HINT, Fault, LineBlock, Reader, Sources
 from elman.text.settings import DataConfig
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -26,7 +26,7 @@ _COLUMN_NAME = re.compile(
 
 Row = tuple[str, str]
 Parse = Callable[[str], Row | Fault]
-Choose = Callable[[Lines, Sequence[str]], Parse]
+Choose = Callable[[LineBlock, Sequence[str]], Parse]
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 from elman.core.arrays import Array
 from elman.lm.evaluate import Tally
 from elman.lm.protocol import FreeModel
-from elman.text.batches import Lines, Streams, validation_batches
+from elman.text.batches import LineBatches, StreamBatches, validation_batches
 from elman.training.pace import Pace
 from elman.training.protocols import Batches, Net
 from elman.training.run import Run
@@ -94,7 +94,9 @@ class StreamExaminer:
     def __init__(self, model: Net, ids: Array, *, rows: int, bptt: int, reset_lines: bool) -> None:
         self.model = model
         self.ids = ids
-        self.batches: Streams | Lines = validation_batches(ids, rows=rows, bptt=bptt, reset_lines=reset_lines)
+        self.batches: StreamBatches | LineBatches = validation_batches(
+            ids, rows=rows, bptt=bptt, reset_lines=reset_lines
+        )
         self._timed_tokens = 4 * rows * bptt
         self._reset_lines = reset_lines
         self._exact_seconds = 0.0  # of exact scoring, per token; 0 until it was timed

@@ -18,13 +18,13 @@ from elman.tasks.tag.conll import Sentence
 from elman.tasks.tag.data import FormTable, TagBatch, Words, encode_sentences, learn_lexicon
 from elman.tasks.tag.net import TaggerModel
 from elman.text.rows import begins_of, padded
-from elman.text.units.pipelines import Recipe
+from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, UNK
 
 SENTENCES = [("a", "bb", "a", "ccc"), ("BB",), ("dd", "a")]
 LABELS = ["X", "Y"]
-FOREIGN = BilmWords(Tokenizer(Recipe("space", [UNK, EOS, "a", "bb", "zz"])))
+FOREIGN = BilmWords(Tokenizer(TokenizerSpec("space", [UNK, EOS, "a", "bb", "zz"])))
 LEXICON = learn_lexicon([Sentence(words, ()) for words in SENTENCES], SentencesConfig(), foreign=FOREIGN)
 IDS = np.array([[2, 3, 2, 0], [3, 0, 0, 0], [0, 2, 0, 0]])  # BB is bb; ccc and dd are not known
 LENGTHS = np.array([4, 1, 2])

@@ -16,7 +16,7 @@ from elman.tasks.bilm.data import BilmBatches, reverse_lines, reverse_text
 from elman.tasks.bilm.net import BilmModel, compute_features
 from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.testing import LAWS
-from elman.text.batches import Lines, Position, Streams
+from elman.text.batches import LineBatches, Position, StreamBatches
 from elman.text.units.vocabulary import EOS_ID
 
 VOCAB, HIDDEN = 7, 4
@@ -61,7 +61,7 @@ def test_words_are_shared_and_all_comes_back_from_the_tensors(options: dict[str,
 def test_the_loss_is_that_of_both_ways_through_the_text() -> None:
     model, ids = build(), draw(40)
     turned = reverse_text(ids)
-    batches = BilmBatches(Streams(ids, rows=2, bptt=5), Streams(turned, rows=2, bptt=5))
+    batches = BilmBatches(StreamBatches(ids, rows=2, bptt=5), StreamBatches(turned, rows=2, bptt=5))
     assert batches.tokens_per_epoch == 80 and batches.tokens_per_step == 20
     position, state, nats, tokens = Position(), None, 0.0, 0
     while position.epoch == 0:
@@ -89,7 +89,7 @@ def test_a_text_turned_twice_is_itself_and_every_line_ends_with_its_end(lines: l
 
 def test_lines_read_alone_are_turned_one_by_one() -> None:
     ids = np.array([2, 3, 4, EOS_ID, 5, EOS_ID, 6, 2, EOS_ID])
-    batch, _ = Lines(ids, tokens=20).batch(Position())
+    batch, _ = LineBatches(ids, tokens=20).batch(Position())
     turned = reverse_lines(batch)
     assert batch.lengths is not None and turned.lengths is not None
     rows = {tuple(row[:n]) for row, n in zip(turned.targets.tolist(), turned.lengths.tolist(), strict=True)}

@@ -9,7 +9,7 @@ import pytest
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
-from elman.lm import mixture_fit
+from elman.lm import mixture, mixture_fit
 from elman.lm.mixture import Mixture
 from elman.lm.mixture_fit import fit_mixture, score_text
 from elman.lm.neural_cache import NeuralCache, NeuralCacheConfig

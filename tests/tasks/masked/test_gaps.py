@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from elman.core.errors import UsageError
 from elman.tasks.masked.gaps import GAP, MASK, read_gaps
 from elman.text.units.letters import split_words
-from elman.text.units.pipelines import Recipe
+from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.tokenizer import Tokenizer
 
 LINE = "The value (of a list) is 'new', or not."
@@ -20,7 +20,7 @@ LINE = "The value (of a list) is 'new', or not."
 
 def tokenizer(units: str) -> Tokenizer:
     symbols = {"word": split_words(LINE), "space": LINE.split(), "char": sorted(set(LINE))}[units]
-    return Tokenizer(Recipe(units, ["<unk>", "</s>", *dict.fromkeys(symbols)]))
+    return Tokenizer(TokenizerSpec(units, ["<unk>", "</s>", *dict.fromkeys(symbols)]))
 
 
 @given(words=st.sets(st.sampled_from(["The", "value", "of", "list", "is", "new", "not"]), min_size=1))

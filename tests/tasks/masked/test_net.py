@@ -14,7 +14,7 @@ from elman.core.settings import make
 from elman.nets.inputs import NetInputs
 from elman.tasks.masked.config import MaskedConfig
 from elman.tasks.masked.net import MaskedModel, Restored
-from elman.text.batches import Batch, Position, Streams
+from elman.text.batches import Batch, Position, StreamBatches
 from elman.text.units.vocabulary import EOS_ID
 
 VOCAB = 9
@@ -147,7 +147,7 @@ def test_it_learns_to_restore_what_comes_later(name: str) -> None:
     torch.manual_seed(0)
     config = MaskedConfig.model_validate({**FAMILIES[name], "hidden": 24, "layers": 1, "mask": 0.2})
     model = MaskedModel(config, NetInputs(VOCAB, rng=torch.Generator().manual_seed(0)))
-    batches, optimiser = Streams(ids, rows=20, bptt=20), torch.optim.Adam(model.parameters(), lr=0.01)
+    batches, optimiser = StreamBatches(ids, rows=20, bptt=20), torch.optim.Adam(model.parameters(), lr=0.01)
     position = Position()
     for _ in range(100):
         batch, position = batches.batch(position)

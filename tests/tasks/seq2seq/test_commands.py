@@ -259,12 +259,6 @@ def test_another_model_is_not_asked_to_translate(run: Run, folder: Path, tmp_pat
     assert refused.code == 2 and "not a language model" in refused.err
 
 
-def test_a_recipe_is_found_beside_a_model_of_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "g2p").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert read_recipe(Path("g2p"))["data"]["source_units"] == "char"
-
-
 def test_every_recipe_can_be_read() -> None:
     assert {
         "translation",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from elman.text.units.alphabet import bytes_of
 from elman.text.units.letters import split_words
-from elman.text.units.pipelines import Recipe
+from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK, UNK_ID
 from tests.text.strategies import TEXT, UNITS, lines, tokenizer_of
@@ -34,7 +34,7 @@ def test_any_text_comes_back_from_bytes(tokenizers_by_units, units, line):
 
 @given(lines)
 def test_known_words_come_back_with_their_spaces(line):
-    tokenizer = Tokenizer(Recipe("word", [UNK, EOS, *dict.fromkeys(split_words(line))]))
+    tokenizer = Tokenizer(TokenizerSpec("word", [UNK, EOS, *dict.fromkeys(split_words(line))]))
     assert tokenizer.decode(tokenizer.encode(line)) == line.replace("▁", " ")
 
 

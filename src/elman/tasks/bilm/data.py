@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from elman.core.arrays import Array
-from elman.text.batches import Batch, Lines, Position, Streams
+from elman.text.batches import Batch, LineBatches, Position, StreamBatches
 from elman.text.units.vocabulary import EOS_ID
 
 
@@ -27,9 +27,9 @@ class BilmBatch:
 class BilmBatches:
     """A text for both directions: two streams through all of it, or each line from both ends."""
 
-    def __init__(self, onward: Streams | Lines, backward: Streams | Lines) -> None:
+    def __init__(self, onward: StreamBatches | LineBatches, backward: StreamBatches | LineBatches) -> None:
         self._onward = onward
-        self._backward = backward if isinstance(backward, Streams) else None  # lines are reversed batch by batch
+        self._backward = backward if isinstance(backward, StreamBatches) else None  # lines are reversed batch by batch
         self.notes = onward.notes
 
     @property

@@ -16,7 +16,7 @@ from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.tasks.classify.config import LabelledConfig
 from elman.text.formats import SAMPLE_LINES, guess_task
-from elman.text.readers import SKIP_HINT, Fault, Lines, Sources, is_jsonl
+from elman.text.readers import SKIP_HINT, Fault, LineBlock, Sources, is_jsonl
 from elman.text.rows import RowBatches, begins_of, padded
 from elman.text.settings import DataConfig
 from elman.text.tables import Pairs, Parse, Row, checked, parse_record, read_rows, table_parser
@@ -41,7 +41,7 @@ def read_labelled(sources: Sources, data: LabelledConfig) -> Pairs:
     return found
 
 
-def _choose_format(lines: Lines, texts: Sequence[str], data: LabelledConfig) -> Parse:
+def _choose_format(lines: LineBlock, texts: Sequence[str], data: LabelledConfig) -> Parse:
     has_records = is_jsonl(lines.source)
     if has_records and data.source:
         raise DataError(f"{lines.source} is JSONL, which has no columns", hint="leave out data.source and data.target")

@@ -48,8 +48,8 @@ class ClassifierModel(TextNet):
         self.vocab_size = max(2, num_labels)
         self.reader = TextEncoder(config, inputs, drops_output=False)
         self.config: ClassifierConfig = config.model_copy(update={"embedding": self.reader.config.embedding})
-        self.pool = Pool(config.pool, self.reader.features, dtype=dtype)
-        self.output = Linear(self.reader.features, num_labels, dtype=dtype)
+        self.pool = Pool(config.pool, self.reader.output_width, dtype=dtype)
+        self.output = Linear(self.reader.output_width, num_labels, dtype=dtype)
         self.register_buffer("centre", torch.tensor(centre, dtype=dtype))
         self.register_buffer("spread", torch.tensor(spread, dtype=dtype))
         self._usual_length = inputs.usual_length

@@ -15,7 +15,7 @@ from elman.tasks.lm.model import Model
 from elman.tasks.lm.record import LmRecord
 from elman.text.corpus import Corpus, Learned
 from elman.text.settings import DataConfig
-from elman.text.units.pipelines import Recipe
+from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.tokenizer import Tokenizer
 
 EVALUATION_TOKENS = 1 << 16
@@ -96,7 +96,7 @@ def import_arpa(path: Path, *, out: Path | None, command: str | None) -> Model:
 
     began = time.perf_counter()
     tokens, lm = read_arpa(path)
-    tokenizer = Tokenizer(Recipe("space", list(tokens), None))
+    tokenizer = Tokenizer(TokenizerSpec("space", list(tokens), None))
     record = LmRecord(
         vocab_size=tokenizer.vocab_size,
         data=DataConfig.model_validate({"units": "space", "reset_lines": True}),

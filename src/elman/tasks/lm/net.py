@@ -35,7 +35,7 @@ class NeuralModel(NeuralLm[L], StreamNet):
         self.reset_lines = reset_lines
         if config.maxent is not None:
             nothing = np.zeros(0, dtype=np.int64)
-            self._attach(NgramTable(nothing, nothing.reshape(0, len(self.head.spelling().edges)), nothing))
+            self._attach(NgramTable(nothing, nothing.reshape(0, len(self.head.symbols().edges)), nothing))
 
     @abstractmethod
     def _start_layers(self, rows: int) -> Carried:
@@ -55,7 +55,7 @@ class NeuralModel(NeuralLm[L], StreamNet):
                 collect_ngrams(
                     ids,
                     order=self.config.maxent,
-                    spelling=self.head.spelling(),
+                    symbols=self.head.symbols(),
                     reset_lines=self.reset_lines,
                     most=self.config.maxent_size,
                 )

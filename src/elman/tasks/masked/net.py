@@ -83,7 +83,7 @@ class MaskedModel(VocabularyNet[MaskedConfig]):
         )
 
     def _output_width(self) -> int:
-        return self.stack.features
+        return self.stack.output_width
 
     def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
         super()._initialise(rng, vectors)

@@ -34,7 +34,7 @@ class ChoosingNet(TextNet):
         self.vocab_size = max(2, num_answers)
         self.reader = TextEncoder(config, inputs, drops_output=False)
         self.config: ReaderConfig = config.model_copy(update={"embedding": self.reader.config.embedding})
-        width = self.reader.features
+        width = self.reader.output_width
         self.order = BidirectionalStack(
             lambda inputs: make_cell(config.family, inputs, config.hidden, dtype=dtype),
             inputs=width,

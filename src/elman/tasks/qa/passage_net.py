@@ -49,7 +49,7 @@ class PassageEncoder(Module):
         dtype = inputs.dtype
         self.reader = TextEncoder(config, inputs, drops_output=False)
         self.config: ReaderConfig = config.model_copy(update={"embedding": self.reader.config.embedding})
-        width = self.reader.features
+        width = self.reader.output_width
         self.attention = Attention("bilinear", query=width, memory=width, inner=width, dtype=dtype)
         self.stack = BidirectionalStack(
             lambda inputs: make_cell(config.family, inputs, config.hidden, dtype=dtype),
@@ -57,7 +57,7 @@ class PassageEncoder(Module):
             hidden=config.hidden,
             dtype=dtype,
         )
-        self.features = self.stack.features  # 2 H
+        self.output_width = self.stack.output_width  # 2 H
 
     def initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
         """Draw all weights."""

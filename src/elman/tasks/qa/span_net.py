@@ -44,7 +44,7 @@ class SpanNet(TextNet):
         self.vocab_size = max(2, round(inputs.usual_length)) ** 2  # a place to begin, a place to end
         self.passages = PassageEncoder(config, inputs)
         self.config: ReaderConfig = self.passages.config
-        self.output = Linear(self.passages.features, 2, dtype=inputs.dtype)
+        self.output = Linear(self.passages.output_width, 2, dtype=inputs.dtype)
         self._usual_length = inputs.usual_length
         if inputs.rng is not None:
             self.passages.initialise(inputs.rng, inputs.vectors)

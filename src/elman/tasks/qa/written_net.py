@@ -39,7 +39,7 @@ class PassageWriter(Seq2SeqModel):
         dtype = inputs.dtype
         super().__init__(config, NetInputs(answer_vocab_size, dtype=dtype), source_vocab_size=answer_vocab_size)
         self.passages = PassageEncoder(reading, inputs)
-        self.pool = Pool("attention", self.passages.features, dtype=dtype)
+        self.pool = Pool("attention", self.passages.output_width, dtype=dtype)
         self.words = Linear(self.passages.reader.embedding.width, config.hidden, bias=False, dtype=dtype)
         if inputs.rng is not None:
             self._initialise(inputs.rng, inputs.vectors)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from elman.core.errors import DataError
 from elman.tasks.seq2seq.config import PairsConfig
 from elman.text.formats import SAMPLE_LINES, guess_task
-from elman.text.readers import SKIP_HINT, Fault, Lines, Reader, Sources, is_jsonl
+from elman.text.readers import SKIP_HINT, Fault, LineBlock, Reader, Sources, is_jsonl
 from elman.text.settings import DataConfig
 from elman.text.tables import Pairs, Parse, Row, checked, parse_record, read_rows, table_parser
 
@@ -38,7 +38,7 @@ def _reading(data: PairsConfig) -> DataConfig:
     return DataConfig.model_validate({"errors": data.errors, "skip_bad": data.skip_bad})
 
 
-def _choose_format(lines: Lines, texts: Sequence[str], data: PairsConfig) -> Parse:
+def _choose_format(lines: LineBlock, texts: Sequence[str], data: PairsConfig) -> Parse:
     """How the lines of a file are to be read, by its first ones; refuses a file that is for another task."""
     has_records = is_jsonl(lines.source)
     if data.source and has_records:
@@ -95,7 +95,7 @@ def _read_aligned(sources: Sources, targets: Sources, data: PairsConfig, found: 
     found.num_dropped = readers[0].num_dropped
 
 
-def _each_line(reader: Reader) -> Iterator[tuple[Lines, int, bytes]]:
+def _each_line(reader: Reader) -> Iterator[tuple[LineBlock, int, bytes]]:
     for lines in reader.blocks():
         for index, text in enumerate(lines.split()):
             yield lines, index, text

@@ -50,7 +50,7 @@ class Seq2SeqModel(PairModel):
 
     def _build_encoder(self, dtype: torch.dtype) -> None:
         self.encoder = _build_encoder(self.config, self.embedding.width, dtype)
-        self._build_links(self.encoder.features, dtype)
+        self._build_links(self.encoder.output_width, dtype)
 
     def _build_links(self, width: int, dtype: torch.dtype) -> None:
         """What leads from an encoder so wide to the decoder."""
@@ -61,7 +61,7 @@ class Seq2SeqModel(PairModel):
         if config.context in ("all", "fixed"):
             self.summary = Linear((config.positions or 1) * width, config.hidden, dtype=dtype)
         if config.context == "attention":
-            query = config.hidden if config.attend == "before" else self.stack.features
+            query = config.hidden if config.attend == "before" else self.stack.output_width
             score = config.score or "bilinear"
             self.attention = Attention(score, query=query, memory=width, inner=config.hidden, dtype=dtype)
 
@@ -87,7 +87,7 @@ class Seq2SeqModel(PairModel):
         return config.hidden
 
     def _output_width(self) -> int:
-        return self.stack.features if self.config.context == "initial" else self.config.hidden
+        return self.stack.output_width if self.config.context == "initial" else self.config.hidden
 
     def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
         super()._initialise(rng, vectors)

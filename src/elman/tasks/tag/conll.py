@@ -15,7 +15,7 @@ from typing import Any, Literal
 from elman.core.errors import DataError
 from elman.tasks.tag.config import CONLLU_COLUMNS, SentencesConfig
 from elman.text.formats import SAMPLE_LINES, guess_task
-from elman.text.readers import SKIP_HINT, Fault, Lines, Reader, Sources, is_jsonl
+from elman.text.readers import SKIP_HINT, Fault, LineBlock, Reader, Sources, is_jsonl
 from elman.text.settings import DataConfig
 
 Format = Literal["conllu", "columns", "jsonl"]
@@ -105,7 +105,7 @@ class SentenceReader:
         return found
 
 
-def find_format(lines: Lines, texts: Sequence[str]) -> Format:
+def find_format(lines: LineBlock, texts: Sequence[str]) -> Format:
     """How a file is to be read, by its first lines; refuses a file that is for another task."""
     has_records = is_jsonl(lines.source)
     look = guess_task(texts[:SAMPLE_LINES], is_jsonl=has_records)

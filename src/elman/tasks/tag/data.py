@@ -19,7 +19,7 @@ from elman.tasks.tag.bilm_words import BilmWords
 from elman.tasks.tag.config import SentencesConfig
 from elman.tasks.tag.conll import Sentence
 from elman.text.rows import RowBatches, begins_of, padded, row_numbers, select_rows, split_by_hash
-from elman.text.units.pipelines import Recipe
+from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK, UNK_ID
 from elman.text.units.word_list import WordList, learn_words
@@ -72,7 +72,7 @@ def learn_lexicon(
         for character in word:
             characters[character] += count
     letters = [character for character, count in characters.most_common() if count > 1]
-    return Lexicon(words, Tokenizer(Recipe("char", [UNK, EOS, *letters])), foreign)
+    return Lexicon(words, Tokenizer(TokenizerSpec("char", [UNK, EOS, *letters])), foreign)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from elman.core.tensors import under_prefix
 from elman.nets.crf import Crf
 from elman.nets.inputs import NetInputs, dtype_of
 from elman.nets.layer_mix import LayerMix
-from elman.nets.spelling import Spelling
+from elman.nets.spelling import CharacterEncoder
 from elman.nets.text_encoder import TextEncoder
 from elman.nets.text_net import TextNet, initialise_linear
 from elman.nets.trainable import Loss
@@ -63,20 +63,20 @@ class TaggerModel(TextNet):
         self.vocab_size = len(labels)  # of answers
         self.bilm = bilm
         self.mix = None if bilm is None else LayerMix(bilm.num_feature_layers, dtype=dtype)
-        self.spelling: Spelling | None = None
+        self.spelling: CharacterEncoder | None = None
         if config.characters != "none":
-            self.spelling = Spelling(
+            self.spelling = CharacterEncoder(
                 config.characters,
                 num_characters,
                 embedding=config.character_embedding,
                 hidden=config.character_hidden,
                 dtype=dtype,
             )
-        more = self.spelling.features if self.spelling is not None else 0
+        more = self.spelling.output_width if self.spelling is not None else 0
         more += bilm.width if bilm is not None else 0
         self.reader = TextEncoder(config, inputs, more_inputs=more)
         self.config: TaggerConfig = config.model_copy(update={"embedding": self.reader.config.embedding})
-        self.output = Linear(self.reader.features, len(labels), dtype=dtype)
+        self.output = Linear(self.reader.output_width, len(labels), dtype=dtype)
         self.crf: Crf | None = None
         if config.output == "crf":
             self.crf = Crf(len(labels), may_follow=allowed_pairs(labels, config.scheme), dtype=dtype)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from elman.core.errors import UsageError
 from elman.text.units.alphabet import BYTE_CHARACTERS
-from elman.text.units.pipelines import BPE_PATTERN, Recipe
+from elman.text.units.pipelines import BPE_PATTERN, TokenizerSpec
 from elman.text.units.splitters import NOTHING, bpe_pieces
 
 MIN_SYMBOLS = len(NOTHING) + 256
@@ -22,7 +22,7 @@ def check_bpe(units: str) -> None:
         raise UsageError(f"there can be no {units}", hint=hint)
 
 
-def learn_pairs(lines: Iterable[bytes], units: str) -> Recipe:
+def learn_pairs(lines: Iterable[bytes], units: str) -> TokenizerSpec:
     """Symbols and merges from the lines of a training text; the symbols in the library's order."""
     import tokenizers
     from tokenizers import models, pre_tokenizers, trainers
@@ -43,4 +43,4 @@ def learn_pairs(lines: Iterable[bytes], units: str) -> Recipe:
     library.train_from_iterator((piece for line in lines if line for piece in bpe_pieces(line)), trainer)
     model = json.loads(library.to_str())["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
-    return Recipe(units, tokens, merges=tuple((left, right) for left, right in model["merges"]))
+    return TokenizerSpec(units, tokens, merges=tuple((left, right) for left, right in model["merges"]))

@@ -29,7 +29,7 @@ BPE_PATTERN = r" ?\p{L}{1,64}| ?\p{N}{1,64}| ?[^ \p{L}\p{N}]{1,64}| {1,64}(?= )|
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TokenizerSpec:
     """All there is to know about a tokenizer."""
 
     units: str
@@ -38,7 +38,7 @@ class Recipe:
     merges: Sequence[tuple[str, str]] = ()  # `bpe` units only, the first pair first
 
 
-def write(recipe: Recipe) -> dict[str, bytes]:
+def write(recipe: TokenizerSpec) -> dict[str, bytes]:
     """The two files."""
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -52,7 +52,7 @@ def write(recipe: Recipe) -> dict[str, bytes]:
     return {TOKENIZER_FILE: _dump(tokenizer_json(recipe)), CONFIG_FILE: _dump(config)}
 
 
-def tokenizer_json(recipe: Recipe) -> dict[str, Any]:
+def tokenizer_json(recipe: TokenizerSpec) -> dict[str, Any]:
     """The content of tokenizer.json, keys in the library's order."""
     pipeline = _pipeline(recipe.units, recipe.separator)
     pipeline["model"]["vocab"] = {token: i for i, token in enumerate(recipe.tokens)}
@@ -61,7 +61,7 @@ def tokenizer_json(recipe: Recipe) -> dict[str, Any]:
     return pipeline
 
 
-def read(read_file: Callable[[str], bytes]) -> Recipe:
+def read(read_file: Callable[[str], bytes]) -> TokenizerSpec:
     """What the two files say, checked; a DataError if they are not what `write` writes."""
     config, stored = (_load(name, read_file(name)) for name in (CONFIG_FILE, TOKENIZER_FILE))
     units, separator = config.get("elman_units"), config.get("elman_separator")
@@ -74,7 +74,7 @@ def read(read_file: Callable[[str], bytes]) -> Recipe:
         raise _refusal(TOKENIZER_FILE, "it has no model")
     tokens = _checked_vocabulary(model.get("vocab"))
     merges = _checked_merges(model.get("merges"), tokens) if units.startswith("bpe:") else ()
-    recipe = Recipe(units, tokens, separator, merges)
+    recipe = TokenizerSpec(units, tokens, separator, merges)
     if not _equal(stored, tokenizer_json(recipe)):
         raise _refusal(TOKENIZER_FILE, f"it is not one for {units} units")
     _check_tokens(units, tokens, separator)

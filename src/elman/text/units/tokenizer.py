@@ -15,7 +15,7 @@ from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.text.units import pipelines
 from elman.text.units.decoding import ByteDecoder, Decoder, SymbolDecoder, WordDecoder
-from elman.text.units.pipelines import Recipe
+from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.splitters import (
     BpeSplitter,
     ByteSplitter,
@@ -31,7 +31,7 @@ from elman.text.units.vocabulary import EOS_ID
 class Tokenizer:
     """The symbols of a model, and the way from text to them and back."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: TokenizerSpec) -> None:
         self._recipe = recipe
         self.units = recipe.units  # "space", "word", "char", "byte" or "bpe:8000"
         self.separator = recipe.separator
@@ -124,7 +124,7 @@ class Tokenizer:
         return tokenizer
 
 
-def bpe_backend(recipe: Recipe) -> Any:
+def bpe_backend(recipe: TokenizerSpec) -> Any:
     """The library's tokenizer for pairs of bytes, to which no text is special; texts bring their first space."""
     import tokenizers
 

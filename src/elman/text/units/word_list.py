@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from elman.text.units.pipelines import Recipe
+from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID
 
@@ -45,4 +45,4 @@ def learn_words(
             break
         if word and word not in reserved and not any(character.isspace() for character in word):
             known.setdefault(word)
-    return WordList(Tokenizer(Recipe("space", [UNK, EOS, *known], SEPARATOR)), folds_case=folds_case)
+    return WordList(Tokenizer(TokenizerSpec("space", [UNK, EOS, *known], SEPARATOR)), folds_case=folds_case)

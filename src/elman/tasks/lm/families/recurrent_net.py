@@ -34,7 +34,7 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
         return Stack(layers, inputs=self.embedding.width, skip=config.skip, layer_norm=config.layer_norm, dtype=dtype)
 
     def _output_width(self) -> int:
-        return self.stack.features
+        return self.stack.output_width
 
     def _start_layers(self, rows: int) -> Carried:
         """Zeros; or, where the initial state is learned, rows that are marked as beginning."""

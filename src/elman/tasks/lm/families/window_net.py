@@ -30,7 +30,7 @@ class WindowModel(NeuralModel[WindowConfig]):
     def _output_width(self) -> int:
         config = self.config
         direct = config.window * self.embedding.width if config.direct else 0
-        return direct + (self.stack.features if config.layers else 0)
+        return direct + (self.stack.output_width if config.layers else 0)
 
     def _start_layers(self, rows: int) -> Carried:
         """Ends of lines."""
