@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import elman
 from elman import store
-from elman.core import files
 from elman.core.errors import DataError, ElmanError
+from elman.core.stored import MANIFEST
 
 TEXT = "the cat sat on the mat\nthe dog sat on the log\na cat and a dog\nwho saw the cat\n" * 12
 FAMILIES: list[tuple[str, dict[str, Any]]] = [
@@ -145,7 +145,7 @@ def test_any_damage_to_any_file_is_found_when_a_model_is_loaded(
         case _:
             bad[place:place] = data.draw(st.binary(min_size=1, max_size=4))
     (directory / name).write_bytes(bad)
-    if name == files.MANIFEST:  # it vouches for the others; what can still be read of it must be true or refused
+    if name == MANIFEST:  # it vouches for the others; what can still be read of it must be true or refused
         with contextlib.suppress(ElmanError):
             assert elman.load(directory).record == elman.load(model).record
     else:

@@ -18,6 +18,7 @@ from elman.core import files
 from elman.core.arrays import Array
 from elman.core.errors import DataError, ElmanError
 from elman.core.settings import Config
+from elman.core.stored import FORMAT_VERSION, Manifest, Stored, open_directory, read_consistently
 from elman.training.config import TrainConfig
 
 D = TypeVar("D", bound=Config)
@@ -45,7 +46,7 @@ class Record(Config, Generic[D, M]):
     """config.json: everything to rebuild a model, and how it came about."""
 
     model_type: Literal["elman"] = "elman"
-    format_version: int = files.FORMAT_VERSION
+    format_version: int = FORMAT_VERSION
     task: str
     data: D
     model: M
@@ -107,7 +108,7 @@ def save(
     tensors: Mapping[str, Array],
     contents: Mapping[str, bytes],
     metrics: Sequence[Mapping[str, Any]] = (),
-) -> files.Manifest:
+) -> Manifest:
     """Write a model into a directory that is reserved, in place of the one that was there.
 
     `contents` are its other files, as its tokenizer's. `metrics` is its journal, a line for each measurement; without
@@ -137,7 +138,7 @@ class Saved(Generic[R]):
     """The files of a model, opened: its record is read, the rest when it is asked for."""
 
     record: R
-    _stored: files.Stored
+    _stored: Stored
 
     @property
     def directory(self) -> Path:
@@ -170,22 +171,22 @@ class Saved(Generic[R]):
 def load(directory: Path, kind: type[R], restore: Callable[[Saved[R]], T], *, verify: bool) -> T:
     """The model in a directory, as `restore` makes it from its files."""
 
-    def load_stored(stored: files.Stored) -> T:
+    def load_stored(stored: Stored) -> T:
         made = restore(Saved(_validated(kind, stored), stored))
         for name in set(stored.manifest.files) & {METRICS, CURVES, CARD} if stored.verify else ():
             stored.read(name)  # not needed, but what the manifest vouches for is all there
         return made
 
-    return files.read_consistently(directory, load_stored, verify=verify)
+    return read_consistently(directory, load_stored, verify=verify)
 
 
 def task_of(directory: Path) -> str:
     """What the model in a directory is for."""
-    task = _read_json(files.open_directory(directory, verify=False)).get("task")
+    task = _read_json(open_directory(directory, verify=False)).get("task")
     return task if isinstance(task, str) else "lm"
 
 
-def _validated(kind: type[R], stored: files.Stored) -> R:
+def _validated(kind: type[R], stored: Stored) -> R:
     try:
         return kind.model_validate(_read_json(stored))
     except ValidationError as error:
@@ -196,7 +197,7 @@ def _validated(kind: type[R], stored: files.Stored) -> R:
         raise DataError(f"{stored.path(CONFIG)}: {error.what}", hint=error.hint) from None
 
 
-def _read_json(stored: files.Stored) -> dict[str, Any]:
+def _read_json(stored: Stored) -> dict[str, Any]:
     try:
         content = json.loads(stored.read(CONFIG))
     except (ValueError, RecursionError) as error:

@@ -22,7 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elman.core import files
+from elman.core.arrays import Array
 from elman.core.errors import BusyError, DataError, ElmanError, MissingError, WriteError
+from elman.core.stored import MANIFEST, Stored, open_directory, read_consistently, read_manifest
 
 OLD: dict[str, files.Content] = {"config.json": b"old", "model.safetensors": {"a": np.arange(5)}, "only_old.txt": b"x"}
 NEW: dict[str, files.Content] = {"config.json": b"new", "model.safetensors": {"a": np.arange(9)}, "only_new.txt": b"y"}
@@ -30,7 +32,7 @@ NEW: dict[str, files.Content] = {"config.json": b"new", "model.safetensors": {"a
 
 def contents_of(directory: Path) -> tuple[bytes, int]:
     """What the model there is: checked to the bit."""
-    stored = files.open_directory(directory)
+    stored = open_directory(directory)
     for name in stored.manifest.files:
         assert stored.read(name)
     return stored.read("config.json"), len(stored.tensors("model.safetensors")["a"])
@@ -50,8 +52,8 @@ def test_a_commit_replaces_the_whole_model(tmp_path: Path) -> None:
     assert contents_of(directory) == (b"old", 5)
     write(directory, NEW)
     assert contents_of(directory) == (b"new", 9)
-    assert sorted(path.name for path in directory.iterdir()) == sorted([*NEW, files.MANIFEST])
-    manifest = files.read_manifest(directory)
+    assert sorted(path.name for path in directory.iterdir()) == sorted([*NEW, MANIFEST])
+    manifest = read_manifest(directory)
     assert manifest.seed == 3
     assert manifest.versions["numpy"] == np.__version__
     assert "torch" not in manifest.versions or "torch" in sys.modules
@@ -120,7 +122,7 @@ def test_a_crash_at_any_file_operation_leaves_the_old_model_or_the_new_one(tmp_p
             assert contents_of(directory) == found
         write(directory, NEW)
         assert contents_of(directory) == (b"new", 9)
-        assert sorted(path.name for path in directory.iterdir()) == sorted([*NEW, files.MANIFEST])
+        assert sorted(path.name for path in directory.iterdir()) == sorted([*NEW, MANIFEST])
     assert len(seen) == 2
 
 
@@ -164,6 +166,7 @@ def test_a_kill_at_any_time_leaves_a_model_that_loads(tmp_path: Path) -> None:
         from pathlib import Path
         import numpy as np
         from elman.core import files
+        from elman.core.stored import open_directory
         directory = Path({str(tmp_path / "model")!r})
         def commit(number):
             with files.lock(directory):
@@ -181,7 +184,7 @@ def test_a_kill_at_any_time_leaves_a_model_that_loads(tmp_path: Path) -> None:
             time.sleep(rng.uniform(0, 3 * duration))
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            stored = files.open_directory(directory)
+            stored = open_directory(directory)
             number = int(stored.read("config.json"))
             assert (stored.tensors("m")["a"] == number).all()
             assert number >= last, (number, last)
@@ -193,7 +196,7 @@ def test_a_kill_at_any_time_leaves_a_model_that_loads(tmp_path: Path) -> None:
     assert int(subprocess.check_output([sys.executable, "-c", textwrap.dedent(script)], timeout=120)) > 5
 
 
-def read_version(stored: files.Stored) -> tuple[int, files.Array]:
+def read_version(stored: Stored) -> tuple[int, Array]:
     """The number of a version and its table; what is no number, for it is half-written, is a DataError as everywhere."""
     try:
         return int(stored.read("config.json")), stored.tensors("m")["a"]
@@ -223,7 +226,7 @@ def test_readers_never_see_a_mixture_of_two_models(tmp_path: Path) -> None:
         writing = pool.submit(keep_writing)
         try:
             while not writing.done():
-                number, table = files.read_consistently(directory, read_version, verify=reads % 2 == 0)
+                number, table = read_consistently(directory, read_version, verify=reads % 2 == 0)
                 assert (table == number).all()
                 reads += 1
         finally:
@@ -309,6 +312,7 @@ def test_a_killed_writer_leaves_nothing_locked(tmp_path: Path) -> None:
         import os, signal
         from pathlib import Path
         from elman.core import files
+        from elman.core.stored import open_directory
         with files.lock(Path({str(tmp_path)!r})):
             Path({str(tmp_path / "m.new")!r}).write_text("half")
             os.kill(os.getpid(), signal.SIGKILL)
@@ -317,7 +321,7 @@ def test_a_killed_writer_leaves_nothing_locked(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "m.new"]
     files.check_vacant(tmp_path, overwrite=False)
     write(tmp_path, OLD)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*OLD, files.MANIFEST])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*OLD, MANIFEST])
 
 
 def test_a_directory_that_holds_something_is_refused(tmp_path: Path) -> None:
@@ -340,9 +344,9 @@ def test_a_directory_that_holds_something_is_refused(tmp_path: Path) -> None:
 
 def test_a_damaged_model_may_be_overwritten(tmp_path: Path) -> None:
     write(tmp_path, OLD)
-    manifest = json.loads((tmp_path / files.MANIFEST).read_text())
+    manifest = json.loads((tmp_path / MANIFEST).read_text())
     manifest["files"]["config.json"]["sha256"] = "damaged"
-    (tmp_path / files.MANIFEST).write_text(json.dumps(manifest))
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
     files.check_vacant(tmp_path, overwrite=True)
     write(tmp_path, NEW)
     assert contents_of(tmp_path) == (b"new", 9)
@@ -375,10 +379,10 @@ def test_any_flipped_bit_of_any_file_is_noticed(tmp_path: Path) -> None:
             bad[rng.integers(len(bad))] ^= 1 << rng.integers(8)
             (tmp_path / name).write_bytes(bad)
             with pytest.raises(DataError, match="SHA-256"):
-                files.open_directory(tmp_path).read(name)
+                open_directory(tmp_path).read(name)
         (tmp_path / name).write_bytes(good[:-1])
         with pytest.raises(DataError, match="manifest says"):
-            files.open_directory(tmp_path).read(name)
+            open_directory(tmp_path).read(name)
         (tmp_path / name).write_bytes(good)
     assert contents_of(tmp_path) == (b"old", 5)
 
@@ -386,35 +390,35 @@ def test_any_flipped_bit_of_any_file_is_noticed(tmp_path: Path) -> None:
 def test_no_verify_reads_what_is_there(tmp_path: Path) -> None:
     write(tmp_path, OLD)
     (tmp_path / "config.json").write_bytes(b"edited by hand")
-    assert files.open_directory(tmp_path, verify=False).read("config.json") == b"edited by hand"
+    assert open_directory(tmp_path, verify=False).read("config.json") == b"edited by hand"
 
 
 def test_no_model_there(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="there is no model at"):
-        files.open_directory(tmp_path / "nowhere")
+        open_directory(tmp_path / "nowhere")
     with pytest.raises(MissingError, match="holds no model"):
-        files.open_directory(tmp_path)
+        open_directory(tmp_path)
     write(tmp_path, OLD)
     (tmp_path / "config.json").unlink()
     with pytest.raises(MissingError, match=r"cannot read .*config\.json"):
-        files.open_directory(tmp_path).read("config.json")
+        open_directory(tmp_path).read("config.json")
     with pytest.raises(DataError, match=r"has no tokenizer\.json"):
-        files.open_directory(tmp_path).read("tokenizer.json")
+        open_directory(tmp_path).read("tokenizer.json")
 
 
 def test_a_model_of_a_newer_format_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    (tmp_path / files.MANIFEST).write_text('{"format_version": 99, "files": {}, "future": 1}')
+    (tmp_path / MANIFEST).write_text('{"format_version": 99, "files": {}, "future": 1}')
     with pytest.raises(DataError, match="newer elman") as caught:
-        files.open_directory(tmp_path)
+        open_directory(tmp_path)
     assert caught.value.hint == "upgrade elman"
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", ".lock", "a/b", "", "a\n"])
 def test_a_manifest_cannot_point_out_of_its_directory(tmp_path: Path, name: str) -> None:
     entry = {"sha256": "0" * 64, "size": 1}
-    (tmp_path / files.MANIFEST).write_text(json.dumps({"format_version": 1, "files": {name: entry}}))
+    (tmp_path / MANIFEST).write_text(json.dumps({"format_version": 1, "files": {name: entry}}))
     with pytest.raises(DataError, match="no manifest"):
-        files.open_directory(tmp_path)
+        open_directory(tmp_path)
 
 
 @settings(max_examples=300)
@@ -423,12 +427,12 @@ def test_a_damaged_manifest_never_crashes(tmp_path_factory: pytest.TempPathFacto
     directory = tmp_path_factory.getbasetemp() / "manifest_fuzz"
     if not directory.exists():
         write(directory, OLD)
-        (directory / "good").write_bytes((directory / files.MANIFEST).read_bytes())
+        (directory / "good").write_bytes((directory / MANIFEST).read_bytes())
     changed = bytearray((directory / "good").read_bytes())
     for _ in range(data.draw(st.integers(1, 5))):
         place = data.draw(st.integers(0, len(changed) - 1))
         changed[place : place + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
-    (directory / files.MANIFEST).write_bytes(changed)
+    (directory / MANIFEST).write_bytes(changed)
     with contextlib.suppress(ElmanError):
         contents_of(directory)
 

@@ -46,9 +46,9 @@ def test_pairs_become_sections() -> None:
     assert pairs == {"model.order": "5", "data.separator": "a=b"}
     assert sections_of(pairs) == {"data": {"separator": "a=b"}, "model": {"order": "5"}, "train": {}}
     for wrong in ("order=5", "model.order"):
-        with pytest.raises(UsageError, match="not of the form section.key=value"):
+        with pytest.raises(UsageError, match=r"not of the form section\.key=value"):
             parse_pairs([wrong])
-    with pytest.raises(UsageError, match="not of the form section.key"):
+    with pytest.raises(UsageError, match=r"not of the form section\.key"):
         sections_of({"modle.order": 5})
 
 
@@ -57,9 +57,9 @@ def test_a_recipe_is_overruled_and_flags_contradict_nothing(tmp_path: Path) -> N
     recipe.write_text("[model]\norder = 4\nprune = 1\n")
     found = merge_settings({"data.units": "char", "model.family": None}, settings={"model.order": 2}, recipe=recipe)
     assert found == {"data": {"units": "char"}, "model": {"order": 2, "prune": 1}, "train": {}}
-    with pytest.raises(UsageError, match="data.units is given twice: char and word"):
+    with pytest.raises(UsageError, match=r"data\.units is given twice: char and word"):
         merge_settings({"data.units": "char"}, settings={"data.units": "word"}, recipe=None)
-    with pytest.raises(UsageError, match="model.order does not apply to a mixture"):
+    with pytest.raises(UsageError, match=r"model\.order does not apply to a mixture"):
         refuse(found, ("train", "model"), "a mixture")
 
 

@@ -19,7 +19,9 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file
 
 from elman.core import files
+from elman.core.arrays import Array
 from elman.core.errors import DataError
+from elman.core.stored import Entry, read_tensors
 from elman.core.tensors import MAX_TENSORS
 
 DTYPES = st.sampled_from(["<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "i1", "<u8", "<u4", "<u2", "u1", "bool", ">i4"])
@@ -35,11 +37,11 @@ DTYPES = st.sampled_from(["<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "i1", "<u8",
     )
 )
 def test_tensors_come_back_as_they_were_and_safetensors_reads_them_too(
-    tmp_path_factory: pytest.TempPathFactory, arrays: dict[str, files.Array]
+    tmp_path_factory: pytest.TempPathFactory, arrays: dict[str, Array]
 ) -> None:
     path = tmp_path_factory.mktemp("t") / "m.safetensors"
     files.write_tensors(path, arrays)
-    ours, theirs = files.read_tensors(path), load_file(path)
+    ours, theirs = read_tensors(path), load_file(path)
     assert ours.keys() == theirs.keys() == arrays.keys()
     for name, array in arrays.items():
         assert ours[name].shape == theirs[name].shape == array.shape
@@ -52,7 +54,7 @@ def test_tensors_come_back_as_they_were_and_safetensors_reads_them_too(
 def test_tensors_are_mapped_and_cannot_be_written_to(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     files.write_tensors(path, {"a": np.arange(4), "transposed": np.arange(6).reshape(2, 3).T})
-    tensors = files.read_tensors(path)
+    tensors = read_tensors(path)
     assert tensors["transposed"].tolist() == [[0, 3], [1, 4], [2, 5]]
     with pytest.raises(ValueError, match="read-only"):
         tensors["a"][0] = 1
@@ -61,11 +63,11 @@ def test_tensors_are_mapped_and_cannot_be_written_to(tmp_path: Path) -> None:
 def test_the_hash_is_that_of_the_file(tmp_path: Path) -> None:
     entry = files.write_tensors(tmp_path / "m", {"a": np.arange(3_000_000)})
     data = (tmp_path / "m").read_bytes()
-    assert entry == files.Entry(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+    assert entry == Entry(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, files.Entry]:
+def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, Entry]:
     path = tmp_path_factory.mktemp("fuzz") / "m.safetensors"
     tensors = {"weights": np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4), "ids": np.arange(7), "n": np.array(3)}
     entry = files.write_tensors(path, tensors)
@@ -75,7 +77,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, files
 @settings(max_examples=400)
 @given(data=st.data())
 def test_a_damaged_tensor_file_is_refused_and_never_crashes(
-    sample: tuple[Path, bytes, files.Entry], data: st.DataObject
+    sample: tuple[Path, bytes, Entry], data: st.DataObject
 ) -> None:
     path, good, entry = sample
     changed = bytearray(good)
@@ -93,9 +95,9 @@ def test_a_damaged_tensor_file_is_refused_and_never_crashes(
     path.write_bytes(changed)
     if bytes(changed) != good:
         with pytest.raises(DataError):
-            files.read_tensors(path, expected=entry)
+            read_tensors(path, expected=entry)
     with contextlib.suppress(DataError):  # without the manifest: a message or arrays, nothing else
-        for array in files.read_tensors(path).values():
+        for array in read_tensors(path).values():
             assert array.sum() is not None
 
 
@@ -114,10 +116,10 @@ def test_odd_headers(tmp_path: Path, header: dict[str, Any], message: str | None
     path = tmp_path / "m.safetensors"
     path.write_bytes(len(text).to_bytes(8, "little") + text + payload)
     if message is None:
-        assert files.read_tensors(path)["a"].tolist() == [0.0]
+        assert read_tensors(path)["a"].tolist() == [0.0]
     else:
         with pytest.raises(DataError, match=message):
-            files.read_tensors(path)
+            read_tensors(path)
 
 
 @pytest.mark.parametrize("table", ["np.ones(25_000_000)", "np.memmap('table', np.float64, 'w+', shape=(25_000_000,))"])

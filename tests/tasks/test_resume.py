@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import elman
-from elman.core.files import read_tensors
+from elman.core.stored import read_tensors
 from elman.training.progress import Progress
 from tests.commands import Run
 from tests.tasks.texts import arguments

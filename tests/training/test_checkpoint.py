@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from elman.core.errors import DataError, WriteError
-from elman.core.files import MANIFEST, RUN_FOLDER
+from elman.core.files import RUN_FOLDER
+from elman.core.stored import MANIFEST
 from elman.training.checkpoint import (
     STATE,
     TENSORS,

@@ -20,6 +20,7 @@ from elman import pictures, store
 from elman.core import files
 from elman.core.errors import DataError, ElmanError, UsageError
 from elman.core.settings import make
+from elman.core.stored import holds_model, read_tensors
 from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared, Report, TaskModel, TrainRequest
 from elman.tasks.legacy import upgrade_run
 from elman.training.budget import Budget, format_duration
@@ -118,7 +119,7 @@ def find_run(directory: Path) -> Path | None:
     folder = directory / files.RUN_FOLDER
     if (folder / RUN).is_file():
         return folder
-    if files.holds_model(directory):
+    if holds_model(directory):
         return None
     raise UsageError(f"there is no run to go on with in {directory}", hint="elman train begins one")
 
@@ -143,7 +144,7 @@ def resume_net(
 
     folder = directory / files.RUN_FOLDER
     asked = _read_run(folder)
-    arrays = files.read_tensors(folder / ARRAYS)
+    arrays = read_tensors(folder / ARRAYS)
     rows = upgrade_run(task.name, asked, arrays)  # of version 0.1.0
     try:
         record: AnyRecord = task.record_type.model_validate(asked["record"])
@@ -157,7 +158,7 @@ def resume_net(
     assets = task.read_assets(record, lambda name: (folder / name).read_bytes())
     examples = Examples(assets, arrays, None if rows is None else task.heldout_from_json(rows))
     if (folder / START).is_file():
-        net = task.restore(record, assets, files.read_tensors(folder / START))
+        net = task.restore(record, assets, read_tensors(folder / START))
     else:
         net = task.build(record, examples, report=lambda sentence: None)
     budget = None if seconds is None else Budget(seconds, started)

@@ -17,7 +17,8 @@ from typing import Any
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError, ElmanError, WriteError
-from elman.core.files import MANIFEST, RUN_FOLDER, commit, open_directory
+from elman.core.files import RUN_FOLDER, commit
+from elman.core.stored import MANIFEST, open_directory
 
 FORMAT_VERSION = 1
 STATE = "state.json"
