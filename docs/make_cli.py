@@ -8,9 +8,13 @@ from typing import Any
 from typer.main import get_command
 
 from elman.cli.app import make_app
+from elman.cli.train import describe_choices
 from elman.core.settings import Config
+from elman.tasks.base import NetTask
+from elman.tasks.catalogue import TASKS, find_task
+from elman.tasks.lm.families import FAMILIES
 from elman.text.settings import DataConfig
-from elman.tasks.choices import families, tasks
+from elman.training.config import TrainConfig
 
 PLACE = Path(__file__).with_name("cli.md")
 
@@ -40,23 +44,27 @@ A failure prints `error: what, where` and `hint: what to do`. `ELMAN_DEBUG=1` ad
 
 def render() -> str:
     """The whole reference."""
+    describe_choices()
     command: Any = get_command(make_app())
     return "\n".join([HEAD, *(_verb(name, verb) for name, verb in command.commands.items()), _settings()])
 
 
 def _settings() -> str:
     """What `--set` and a recipe can set, with the defaults."""
-    lines = ["## Settings", "", "`--set KEY=VALUE`, or a recipe with `[data]` and `[model]` tables.", ""]
+    lines = ["## Settings", "", "`--set KEY=VALUE`, or a recipe with `[data]`, `[model]` and `[train]` tables.", ""]
     lines += ["| of | | keys and defaults |", "|---|---|---|"]
-    names: dict[type[Config], list[str]] = {DataConfig: ["data"]}
-    for name, record in families().items():
-        names.setdefault(record, []).append(name)
-    for task, records in tasks().items():
-        names.setdefault(records.data, []).append(f"data of {task}")
-        names.setdefault(records.model, []).append(task)
-    data_records = [DataConfig, *(records.data for records in tasks().values())]
-    for record, shared in names.items():
-        section = "data" if record in data_records else "model"
+    names: dict[tuple[str, type[Config]], list[str]] = {("data", DataConfig): ["data"]}
+    for family in FAMILIES:
+        names[("model", family.record)] = list(family.names)
+    for name in TASKS:
+        task = find_task(name)
+        if name != "lm" and isinstance(task, NetTask):
+            for section in ("data", "model"):
+                record = task.record_type.model_fields[section].annotation
+                what = f"data of {name}" if section == "data" else name
+                names.setdefault((section, record), []).append(what)
+    names[("train", TrainConfig)] = ["training"]
+    for (section, record), shared in names.items():
         fields = {key: field.default for key, field in record.model_fields.items() if key not in ("family", "members")}
         keys = ", ".join(f"`{section}.{key}{_value(default)}`" for key, default in fields.items())
         what = (record.__doc__ or "").splitlines()[0].replace("|", "/")

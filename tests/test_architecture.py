@@ -61,8 +61,9 @@ FAMILIES = (
 TORCH_ROOMS = ("nets", "training")
 # In a torch room, but free of torch: settings, plans, and what is said before a net is there.
 TORCH_FREE = (
-    *("nets/config.py", "nets/cutoffs.py", "nets/memory.py", "nets/ngrams.py", "nets/sampling.py"),
-    *(f"training/{name}.py" for name in ("budget", "config", "plan", "plan_rows", "plan_text", "progress", "threads")),
+    *(f"nets/{name}.py" for name in ("config", "cutoffs", "memory", "ngrams", "sampling")),
+    *(f"training/{name}.py" for name in ("budget", "config", "journal", "plan", "plan_rows", "plan_text")),
+    *(f"training/{name}.py" for name in ("progress", "threads")),
 )
 MAX_LINES = 400
 

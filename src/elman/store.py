@@ -20,6 +20,7 @@ from elman.core.errors import DataError, ElmanError
 from elman.core.settings import Config
 from elman.core.stored import FORMAT_VERSION, Manifest, Stored, open_directory, read_consistently
 from elman.training.config import TrainConfig
+from elman.training.journal import METRICS
 
 D = TypeVar("D", bound=Config)
 M = TypeVar("M", bound=Config)
@@ -28,7 +29,6 @@ T = TypeVar("T")
 
 CONFIG = "config.json"
 TENSORS = "model.safetensors"
-METRICS = "metrics.jsonl"
 CURVES = "curves.svg"
 CARD = "README.md"
 

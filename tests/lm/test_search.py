@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,15 @@ from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.lm import search
 from elman.lm.protocol import repeat
-from elman.lm.search import Hypothesis, beam_search, draw, greedy, length_norm, sample, sample_rows
+from elman.lm.search import Hypothesis, beam_search, draw, length_norm, sample, sample_rows
 from elman.lm.shaping import Shaping
 from elman.testing import TableLM
+
+
+def greedy(lm: Any, state: Any, *, max_tokens: int, forbid: frozenset[int] = frozenset(), **options: Any) -> Any:
+    """Every row continued by its likeliest token: a temperature of zero leaves nothing to chance."""
+    shaping = Shaping(temperature=0, forbid=forbid)
+    return sample_rows(lm, state, shaping=shaping, rng=np.random.default_rng(0), max_tokens=max_tokens, **options)
 
 
 def nats_of(lm: TableLM, state: Array, string: tuple[int, ...]) -> float:

@@ -197,8 +197,10 @@ def test_the_bias_begins_at_the_frequencies() -> None:
 
 
 def test_more_samples_than_words_are_refused() -> None:
+    config = RecurrentConfig(hidden=2, head="nce", samples=12)
+    inputs = NetInputs(V, rng=torch.Generator(), counts=COUNTS)
     with pytest.raises(UsageError, match=r"model.samples=12 is more than the vocabulary has words \(11\)") as caught:
-        RecurrentModel(RecurrentConfig(hidden=2, head="nce", samples=12), NetInputs(V, rng=torch.Generator(), counts=COUNTS), reset_lines=False)  # fmt: skip
+        RecurrentModel(config, inputs, reset_lines=False)
     assert caught.value.hint is not None
 
 

@@ -13,9 +13,8 @@ import torch
 from elman.core.errors import DataError, UsageError
 from elman.text.batches import Position, StreamBatches
 from elman.training.config import TrainConfig
-from elman.training.streams import stream_trainer
 from elman.training.validation import score_exactly
-from tests.training.tiny import VOCAB, Tiny, notes, run, text, trainer, weights
+from tests.training.tiny import VOCAB, Tiny, notes, run, stream_trainer, text, trainer, weights
 
 IDS, VALID = text(3000), text(600, seed=1)
 

@@ -102,6 +102,8 @@ def run(arguments: Sequence[str]) -> int:
     """Do what the arguments say. -> the exit code"""
     # numpy multiplies no large matrices here; its threads only wait for each other, 20 times slower on a busy machine
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if arguments[:1] == ["train"] and (len(arguments) == 1 or {"-h", "--help"} & {*arguments}):
+        train.describe_choices()
     try:
         with _sigterm_raises():
             call = make_app()(args=list(arguments), prog_name="elman", standalone_mode=False)

@@ -12,16 +12,23 @@ from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings, Sou
 from elman.core.errors import UsageError
 from elman.core.settings import parse_pairs
 
+TASK = typer.Argument(metavar="TASK", show_default=False)
+MODEL = typer.Option(metavar="NAME")
+
+
+def describe_choices() -> None:
+    """Let --help list tasks and models. They are imported only when somebody asks: that takes as long as all the rest."""
+    from elman.tasks.catalogue import TASKS, find_task
+
+    TASK.help = "; ".join(f"{name}: {entry.what}" for name, entry in TASKS.items())
+    models: dict[str, list[str]] = {}  # the tasks that have the same ones
+    for name in TASKS:
+        models.setdefault(" ".join(find_task(name).model_names()), []).append(name)
+    MODEL.help = "; ".join(f"{' '.join(names)}: {listed}" for listed, names in models.items() if listed)
+
 
 def train(
-    task: Annotated[
-        str,
-        typer.Argument(
-            metavar="TASK",
-            help="lm: a language model. masked, bilm: from both sides. seq2seq: pairs. tag: words. classify: texts. qa: stories.",
-            show_default=False,
-        ),
-    ],
+    task: Annotated[str, TASK],
     out: OutDirectory,
     data: Annotated[
         list[str] | None,
@@ -36,13 +43,7 @@ def train(
     valid_target: Annotated[
         str | None, typer.Option("--valid-target", metavar="FILE", help="seq2seq: line by line the targets of --valid.")
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="uniform unigram bigram ngram kn mkn snm window rnn gru lstm transformer [default: mkn]",
-        ),
-    ] = None,
+    model: Annotated[str | None, MODEL] = None,
     units: Annotated[
         str | None,
         typer.Option(metavar="U", help="space, word, char, byte or bpe:8000. [default: looks at the data]"),

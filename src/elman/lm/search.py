@@ -95,20 +95,6 @@ def sample_rows(
     ]
 
 
-def greedy(
-    lm: LanguageModel[S],
-    state: S,
-    *,
-    stop: Stop = (),
-    max_tokens: int,
-    forbid: frozenset[int] = frozenset(),
-) -> list[Hypothesis]:
-    """Every row continued by its likeliest token, again and again."""
-    rng = np.random.default_rng(0)  # drawn from, but a distribution on one token leaves nothing to chance
-    shaping = Shaping(temperature=0, forbid=forbid)
-    return sample_rows(lm, state, shaping=shaping, rng=rng, stop=stop, max_tokens=max_tokens)
-
-
 def draw(log_probs: Array, rng: np.random.Generator) -> Array:
     """A token for each row, by inverting the distribution function; never one of probability zero. -> (B,)"""
     reached_BV = np.cumsum(np.exp(log_probs.astype(np.float64)), axis=1)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_args
 
 from elman import store
 from elman.core.arrays import Array
@@ -232,6 +232,10 @@ class Task(ABC, Generic[R]):
     what: ClassVar[str]  # it is, for --help
     flags: ClassVar[frozenset[str]] = frozenset()  # of `train`, besides those for every task: reset_lines, memory, ...
 
+    def model_names(self) -> tuple[str, ...]:
+        """What --model can be; the first is the default."""
+        return ()
+
     def complete(self, request: TrainRequest) -> TrainRequest:
         """The request with what a model to go on from (`init`) has settled."""
         return request
@@ -275,6 +279,11 @@ class NetTask(Task[R], Generic[R, A, H]):
     measuring_share: ClassVar[float] = 0.06  # of a budget, at most, for the numbers on the held-out rows at the end
     has_streams: ClassVar[bool] = False  # whether train.bptt and train.bptt_spread apply
     fits_temperature: ClassVar[bool] = False  # whether train.fit_temperature applies
+
+    def model_names(self) -> tuple[str, ...]:
+        """The families that the model's record lists, its default first."""
+        field = self.record_type.model_fields["model"].annotation.model_fields["family"]
+        return tuple(sorted(get_args(field.annotation), key=lambda name: name != field.default))
 
     def data_settings(self, given: Mapping[str, Any]) -> Any:
         """The record of the data that was asked for."""

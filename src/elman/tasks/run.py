@@ -25,6 +25,7 @@ from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared,
 from elman.tasks.legacy import upgrade_run
 from elman.training.budget import Budget, format_duration
 from elman.training.config import TrainConfig
+from elman.training.journal import METRICS
 from elman.training.plan import Means
 from elman.training.progress import Outcome
 from elman.training.threads import advise_on_load, choose_threads, prepare_environment
@@ -244,7 +245,7 @@ def _follow(trainer: Trainer, *, notes: list[str], report: Report, on_progress: 
 
 def _save(out: Path, model: TaskModel[Any], *, spare_seconds: float | None, report: Report) -> None:
     """From here on it is a model, not a run; with a picture of how it went, if that can be drawn in the time to spare."""
-    path = out / store.METRICS
+    path = out / METRICS
     metrics = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
     contents = {**model.files(), **_curves(metrics, spare_seconds, report)}
     store.save(out, model.record, tensors=model.tensors(), contents=contents, metrics=metrics)

@@ -16,7 +16,7 @@ from elman.core.settings import Config, make, refuse
 from elman.lm.evaluate import Evaluation
 from elman.tasks.base import Prepared, ShouldStop, TaskModel, TrainRequest
 from elman.tasks.lm.counting import count_model
-from elman.tasks.lm.families import find_family, restore_model
+from elman.tasks.lm.families import family_names, find_family, restore_model
 from elman.tasks.lm.family import CountingFamily, Family, NetFamily, Shape
 from elman.tasks.lm.model import Model
 from elman.tasks.lm.record import LmRecord
@@ -44,6 +44,10 @@ class LmTask(TextTask[LmRecord]):
     record_type = LmRecord
     fits_temperature = True
     measuring_share = 0.0  # the examiner measures within the trainer's own budget
+
+    def model_names(self) -> tuple[str, ...]:
+        """Every family that is made from text."""
+        return (DEFAULT_FAMILY, *(name for name in family_names(from_text=True) if name != DEFAULT_FAMILY))
 
     def complete(self, request: TrainRequest) -> TrainRequest:
         """Family, vocabulary and way of reading are those of the net to go on from; what it has settled cannot be set."""
