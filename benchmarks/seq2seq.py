@@ -27,9 +27,9 @@ from elman.lm.search import beam_search
 from elman.nets.inputs import NetInputs
 from elman.nets.memory import kept_memory
 from elman.tasks.seq2seq.config import Seq2SeqConfig
+from elman.tasks.seq2seq.data import PairBatch, PairBatches
 from elman.tasks.seq2seq.recurrent_net import Seq2SeqModel
 from elman.text.batches import one_pass
-from elman.tasks.seq2seq.data import PairBatch, PairBatches
 from elman.text.units.vocabulary import EOS_ID
 
 ROWS = 80  # of a batch

@@ -13,7 +13,7 @@ from elman import store
 from elman.core.errors import UsageError
 from elman.core.settings import make, merge_settings
 from elman.tasks.base import EvaluateOptions, NetTask, Prediction, PredictOptions, Report, TaskModel, TrainRequest
-from elman.tasks.catalogue import find_task, load_model
+from elman.tasks.catalogue import TASKS, find_task, load_model
 from elman.tasks.lm.mixing import mix
 from elman.tasks.lm.model import Model, Score
 from elman.tasks.run import find_run, resume_net, task_of_run
@@ -108,7 +108,8 @@ def train(
     }
     for name, (flag, value) in given.items():
         if value is not None and name not in found.flags:
-            raise UsageError(f"{flag} does not apply to {task}", hint="leave it out")
+            others = [other for other in TASKS if name in find_task(other).flags]
+            raise UsageError(f"{flag} does not apply to {task}", hint=f"leave it out; it is for {', '.join(others)}")
     make(TrainConfig, request.settings["train"], section="train")
     request = found.complete(request)
     found.check(request)

@@ -51,6 +51,7 @@ def test_a_family_in_one_file_is_trained_and_used_by_every_verb(run: Run, corpus
     drawn = run("generate", out, "--tokens", 8, "--seed", 1)
     assert drawn.code == 0 and set(drawn.out.split()) <= {*counts, "<unk>"}
     assert "model.extra" in run("info", out).out
+    assert " toy" in run("train", "--help").out
     assert "tags: [elman, language-model, toy]" in (out / "README.md").read_text()
     model = elman.load(out)
     assert isinstance(model.lm, ToyModel)
@@ -104,6 +105,7 @@ def test_a_task_in_one_file_is_trained_and_used_by_every_verb(run: Run, tmp_path
     assert (found["mae"], found["examples"], found["seed"]) == (pytest.approx(0.75), 2, 1)
     assert run("predict", out, stdin=b"x y\n\nz\n").out == "7.00\n0.00\n3.50\n"
     assert run("predict", out, "--json", stdin=b"x y\n").json == {"schema_version": 1, "text": "x y", "letters": 7.0}
+    assert "length: how long lines are" in " ".join(run("train", "--help").out.split())
     shown = run("info", out).out
     assert "length" in shown and "model.prior" in shown and "valid.mae" in shown
     assert run("resume", out).code == 0  # it has finished

@@ -8,7 +8,6 @@ import typer
 
 from elman.cli import terminal
 from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings
-from elman.core.settings import parse_pairs
 
 
 def mix(
@@ -36,6 +35,7 @@ def mix(
     --set model.bucketed=true has a set of weights for each frequent last word, and one for each class of rarer ones.
     """
     from elman.api import mix as mix_models
+    from elman.core.settings import parse_pairs
 
     with terminal.status("mixing") as report:
         made = mix_models(

@@ -10,7 +10,6 @@ import typer
 from elman.cli import terminal
 from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings, SourceFiles, TargetFiles, choose_data
 from elman.core.errors import UsageError
-from elman.core.settings import parse_pairs
 
 TASK = typer.Argument(metavar="TASK", show_default=False)
 MODEL = typer.Option(metavar="NAME")
@@ -82,6 +81,7 @@ def train(
     """
     terminal.limit_threads(threads)
     from elman.api import train as train_model
+    from elman.core.settings import parse_pairs
     from elman.training.budget import process_started
     from elman.training.threads import prepare_environment
 

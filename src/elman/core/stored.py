@@ -122,7 +122,9 @@ def read_consistently(directory: Path, read: Callable[[Stored], T], *, verify: b
             result = read(stored)
             if _edition(directory) == before:
                 return result
-        except (DataError, MissingError) as error:
+        except (
+            Exception
+        ) as error:  # half a file can look like anything; an error counts if nobody has written meanwhile
             failure = error
             if _edition(directory) == before and not stored.manifest.pending:
                 break

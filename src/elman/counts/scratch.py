@@ -35,10 +35,7 @@ class Scratch:
     """Allocates arrays for counting within a limit of memory. Use it as a context manager: files go when it ends."""
 
     def __init__(self, memory_bytes: int | None = None, *, directory: Path | None = None, threads: int | None = None):
-        if memory_bytes is not None and memory_bytes < MIN_MEMORY:
-            raise UsageError(
-                f"--memory {memory_bytes >> 20}M is too little to count in", hint=f"give at least {MIN_MEMORY >> 20}M"
-            )
+        check_memory(memory_bytes)
         self.memory_bytes = memory_bytes
         self.threads = threads or min(2, os.cpu_count() or 1)
         self.spills = False
@@ -105,3 +102,11 @@ class Scratch:
         self._maps.clear()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def check_memory(memory_bytes: int | None) -> None:
+    """Refuse a limit in which nothing can be counted."""
+    if memory_bytes is not None and memory_bytes < MIN_MEMORY:
+        raise UsageError(
+            f"--memory {memory_bytes >> 20}M is too little to count in", hint=f"give at least {MIN_MEMORY >> 20}M"
+        )

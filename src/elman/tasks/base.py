@@ -229,7 +229,6 @@ class Task(ABC, Generic[R]):
     """What can be trained under one name."""
 
     name: ClassVar[str]
-    what: ClassVar[str]  # it is, for --help
     flags: ClassVar[frozenset[str]] = frozenset()  # of `train`, besides those for every task: reset_lines, memory, ...
 
     def model_names(self) -> tuple[str, ...]:

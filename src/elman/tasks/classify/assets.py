@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from elman.tasks.base import ReadFile
 from elman.tasks.classify.config import ClassifierConfig
-from elman.tasks.classify.linear import LinearModel
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.word_list import WordList
+
+if TYPE_CHECKING:
+    from elman.tasks.classify.linear import LinearModel
 
 LINEAR = "linear.safetensors"
 
@@ -33,6 +36,8 @@ class ClassifyAssets:
 def read_assets(model: ClassifierConfig, read: ReadFile) -> ClassifyAssets:
     """What was stored."""
     from safetensors.numpy import load
+
+    from elman.tasks.classify.linear import LinearModel
 
     words = WordList(Tokenizer.from_files(read), folds_case=model.vectors is not None)
     linear = LinearModel.from_tensors(model.output, load(read(LINEAR))) if model.baseline else None

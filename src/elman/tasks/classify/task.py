@@ -24,7 +24,6 @@ from elman.tasks.classify.data import (
     read_labelled,
     split_text,
 )
-from elman.tasks.classify.linear import fit_linear
 from elman.tasks.classify.model import Classifier, ClassifyRecord
 from elman.tasks.word_vectors import vector_tensors, vector_words
 from elman.text.rows import count_rows, row_numbers, split_by_hash, step_tokens
@@ -80,6 +79,8 @@ class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
             notes.append(f"{num_cut:,} texts are longer than {data.max_length:,} words: half is read from either end")
         linear = None
         if model.baseline:
+            from elman.tasks.classify.linear import fit_linear
+
             linear = fit_linear(texts, targets, kind=model.output, num_labels=max(1, len(labels)))
         request.say(notes)
         arrays = {"train_ids": ids, "train_targets": targets, **vectors}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from elman import store
+from elman.counts.scratch import Scratch
 from elman.tasks.base import Report, TrainRequest
 from elman.tasks.lm.families.kneser_ney import KneserNeyConfig
 from elman.tasks.lm.family import CountingFamily, Shape
@@ -43,8 +44,6 @@ def count_model(
     began: float,
 ) -> Model:
     """Fit, measure and save. began: when the reading did, by time.perf_counter."""
-    from elman.counts.scratch import Scratch
-
     shape = Shape(record.vocab_size, record.data.reset_lines)
     notes = Notes(request.report)
     with Scratch(request.memory_bytes, threads=request.threads) as scratch:

@@ -13,6 +13,7 @@ from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.core.settings import Config, make, refuse
+from elman.counts.scratch import check_memory
 from elman.lm.evaluate import Evaluation
 from elman.tasks.base import Prepared, ShouldStop, TaskModel, TrainRequest
 from elman.tasks.lm.counting import count_model
@@ -75,9 +76,13 @@ class LmTask(TextTask[LmRecord]):
         if family.needs_members:
             name = request.settings["model"]["family"]
             raise UsageError(f"a {name} is not made from text alone", hint="elman mix DIR cache --valid F --out DIR")
+        if family.is_trained and request.memory_bytes is not None:
+            name = request.settings["model"]["family"]
+            raise UsageError(f"--memory does not apply to {name}: it limits counting", hint="leave it out")
         if not family.is_trained:
             name = request.settings["model"].get("family", DEFAULT_FAMILY)
             refuse(request.settings, ("train",), f"{name}, which counts")
+            check_memory(request.memory_bytes)
             if request.device is not None:
                 raise UsageError("--device does not apply to models that count", hint="leave it out")
 
