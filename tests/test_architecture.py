@@ -44,7 +44,6 @@ SLICE_USES = {
 SLICE_USERS = {
     "api.py": {"lm"},  # Model, Score, mix and import_arpa are public names
     "tasks/base.py": {"lm"},  # only the type of what `language_model()` gives
-    "cli/demo_names.py": {"seq2seq"},  # for now: the demo of pairs shows n-best lists and attention
 }
 
 # Written over states: they never ask which family of models they hold.

@@ -51,10 +51,11 @@ def write_names(directory: Path, seed: int) -> dict[str, Path]:
 def compare_contexts(out: Path, seed: int, step: Callable[[str], None]) -> list[NamesRow]:
     """The decoder that sees the source once, and the one that looks where it wants; its attention as a picture."""
     from elman import pictures
-    from elman.api import EvaluateOptions, train
-    from elman.tasks.seq2seq.model import SearchOptions, Translator
+    from elman.api import EvaluateOptions, PredictOptions, train
 
     paths = write_names(out, seed)
+    example = out / "names.example.txt"
+    example.write_text(SOURCE + "\n", encoding="utf-8")
     rows = []
     for context, what in CONTEXTS.items():
         step(f"training seq2seq ({context})")
@@ -68,17 +69,17 @@ def compare_contexts(out: Path, seed: int, step: Callable[[str], None]) -> list[
             seed=seed,
             overwrite=True,
         )
-        assert isinstance(made, Translator)
         found = made.evaluate(paths["test"], EvaluateOptions(beam=1, seed=seed))
-        sample = made.translate([SOURCE], SearchOptions(with_attention=context == "attention"))[0][0]
+        (answer,) = made.predict_lines([example], PredictOptions(details=True))
+        sample = answer.as_json()["predictions"][0]
         seconds = made.record.seconds or 0.0
-        rows.append(NamesRow(context, what, found["exact_match"], found["edit_distance"], seconds, sample.text))
-        if sample.attention is not None:
+        rows.append(NamesRow(context, what, found["exact_match"], found["edit_distance"], seconds, sample["text"]))
+        if "attention" in sample:
             spec = pictures.attention_map(
-                sample.attention.tolist(),
-                sources=sample.source_tokens,
-                targets=sample.tokens,
-                title=f"{SOURCE} -> {sample.text}",
+                sample["attention"],
+                sources=sample["source_tokens"],
+                targets=sample["tokens"],
+                title=f"{SOURCE} -> {sample['text']}",
             )
             pictures.write(spec, out / PICTURE)
     return rows

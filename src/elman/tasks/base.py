@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get
 from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
-from elman.core.settings import Sections, make
+from elman.core.settings import Config, Sections, make
 from elman.text.readers import Sources, as_sources
 from elman.training.budget import Budget
 from elman.training.config import TrainConfig
@@ -300,6 +300,29 @@ class NetTask(Task[R], Generic[R, A, H]):
         for key in (*streams, *(() if self.fits_temperature else ("fit_temperature",))):
             if key in request.settings["train"]:
                 raise UsageError(f"train.{key} does not apply to {self.name}", hint=f"leave train.{key} out")
+
+    def new_record(
+        self,
+        request: TrainRequest,
+        *,
+        data: Config,
+        model: Config,
+        source: store.Source,
+        notes: Iterable[str],
+        own: Mapping[str, Any] | None = None,
+    ) -> R:
+        """The record of a model to be, complete but for what training adds. own: fields that only this task has."""
+        found: R = self.record_type(
+            task=self.name,
+            data=data,
+            model=model,
+            seed=request.seed,
+            source=source,
+            command=request.command,
+            notes=tuple(notes),
+            **(own or {}),
+        )
+        return found
 
     def train(self, request: TrainRequest) -> TaskModel[R]:
         """Read, size, train, measure and save."""

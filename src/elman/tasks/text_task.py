@@ -69,25 +69,18 @@ class TextTask(NetTask[R, Tokenizer, HeldoutText]):
 
     def make_record(self, request: TrainRequest, data: DataConfig, model: Config, learned: Learned) -> R:
         """The record, complete but for what training adds."""
-        found: R = self.record_type(
-            task=self.name,
-            data=data.model_copy(update={"units": learned.tokenizer.units}),
-            model=model,
-            seed=request.seed,
-            source=store.Source(
-                fingerprint=learned.train.fingerprint,
-                lines=learned.train.num_lines,
-                tokens=len(learned.train.ids),
-                bytes=learned.train.num_bytes,
-            ),
-            command=request.command,
-            notes=learned.notes,
-            **self.record_fields(learned.tokenizer),
+        source = store.Source(
+            fingerprint=learned.train.fingerprint,
+            lines=learned.train.num_lines,
+            tokens=len(learned.train.ids),
+            bytes=learned.train.num_bytes,
         )
-        return found
+        data = data.model_copy(update={"units": learned.tokenizer.units})
+        own = self.own_fields(learned)
+        return self.new_record(request, data=data, model=model, source=source, notes=learned.notes, own=own)
 
-    def record_fields(self, tokenizer: Tokenizer) -> dict[str, Any]:
-        """Fields that only this task's record has."""
+    def own_fields(self, learned: Learned) -> dict[str, Any]:
+        """Fields that only the record of this task has."""
         return {}
 
     def make_examples(self, learned: Learned, heldout: Corpus | None) -> TextExamples:

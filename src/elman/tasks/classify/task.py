@@ -87,21 +87,13 @@ class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
         if heldout is not None:
             heldout_ids = encode_texts([split_text(text, data) for text in heldout.sources], words)
             arrays |= {"valid_ids": heldout_ids, "valid_targets": _targets(heldout, labels, model)}
-        record = ClassifyRecord(
-            task=self.name,
-            data=data,
-            model=model,
-            labels=labels,
-            seed=request.seed,
-            source=store.Source(
-                fingerprint=_fingerprint(training),
-                lines=len(training),
-                tokens=len(ids) - len(training),
-                bytes=sum(len(text.encode()) + 1 for text in training.sources),
-            ),
-            command=request.command,
-            notes=tuple(notes),
+        source = store.Source(
+            fingerprint=_fingerprint(training),
+            lines=len(training),
+            tokens=len(ids) - len(training),
+            bytes=sum(len(text.encode()) + 1 for text in training.sources),
         )
+        record = self.new_record(request, data=data, model=model, source=source, notes=notes, own={"labels": labels})
         return Prepared(record, Examples(ClassifyAssets(words, linear), arrays, heldout))
 
     def plan(self, prepared: Prepared[ClassifyRecord, ClassifyAssets, Pairs], means: Means) -> Plan:

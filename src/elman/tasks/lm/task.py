@@ -23,6 +23,7 @@ from elman.tasks.lm.model import Model
 from elman.tasks.lm.record import LmRecord
 from elman.tasks.text_task import HeldoutText, TextExamples, TextTask
 from elman.text.batches import DEFAULT_BATCH, DEFAULT_BPTT, make_batches
+from elman.text.corpus import Learned
 from elman.text.settings import DataConfig
 from elman.text.units.tokenizer import Tokenizer
 from elman.training.config import TrainConfig
@@ -91,9 +92,9 @@ class LmTask(TextTask[LmRecord]):
         found: Config = make(_family(given).record, {"family": DEFAULT_FAMILY, **given}, section="model")
         return found
 
-    def record_fields(self, tokenizer: Tokenizer) -> dict[str, Any]:
+    def own_fields(self, learned: Learned) -> dict[str, Any]:
         """The size of the vocabulary."""
-        return {"vocab_size": tokenizer.vocab_size}
+        return {"vocab_size": learned.tokenizer.vocab_size}
 
     # ------------------------------------------------------------------------------------------------------- training
 

@@ -87,20 +87,19 @@ class QaTask(NetTask[QaRecord, QaAssets, list[Question]]):
         parts = {"train": training, "valid": heldout} if heldout else {"train": training}
         encoded = _encode(parts, words, data, model, labels)
         packed = "\n".join(json.dumps(question_to_json(one), ensure_ascii=False) for one in training).encode()
-        record = QaRecord(
-            task=self.name,
+        source = store.Source(
+            fingerprint=hashlib.blake2b(packed, digest_size=8).hexdigest(),
+            lines=len(training),
+            tokens=len(encoded.arrays["train_contexts"]),
+            bytes=len(packed),
+        )
+        record = self.new_record(
+            request,
             data=data,
             model=encoded.model,
-            labels=labels if model.answer == "word" else (),
-            seed=request.seed,
-            source=store.Source(
-                fingerprint=hashlib.blake2b(packed, digest_size=8).hexdigest(),
-                lines=len(training),
-                tokens=len(encoded.arrays["train_contexts"]),
-                bytes=len(packed),
-            ),
-            command=request.command,
-            notes=tuple(notes),
+            source=source,
+            notes=notes,
+            own={"labels": labels if model.answer == "word" else ()},
         )
         return Prepared(record, Examples(encoded.assets, encoded.arrays | vectors, heldout or None))
 

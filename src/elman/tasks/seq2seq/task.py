@@ -57,20 +57,14 @@ class Seq2SeqTask(NetTask[Seq2SeqRecord, Tokenizers, Pairs]):
         arrays = {"train_source": learned.train.source.ids, "train_target": learned.train.target.ids}
         if heldout is not None:
             arrays |= {"valid_source": heldout.source.ids, "valid_target": heldout.target.ids}
-        record = Seq2SeqRecord(
-            task=self.name,
-            data=data.model_copy(update={"source_units": learned.source.units, "target_units": learned.target.units}),
-            model=model,
-            seed=request.seed,
-            source=store.Source(
-                fingerprint=learned.train.fingerprint,
-                lines=learned.train.num_rows,
-                tokens=len(learned.train.target.ids),
-                bytes=learned.train.source.num_bytes + learned.train.target.num_bytes,
-            ),
-            command=request.command,
-            notes=tuple(notes),
+        source = store.Source(
+            fingerprint=learned.train.fingerprint,
+            lines=learned.train.num_rows,
+            tokens=len(learned.train.target.ids),
+            bytes=learned.train.source.num_bytes + learned.train.target.num_bytes,
         )
+        data = data.model_copy(update={"source_units": learned.source.units, "target_units": learned.target.units})
+        record = self.new_record(request, data=data, model=model, source=source, notes=notes)
         assets = Tokenizers(learned.source, learned.target)
         return Prepared(record, Examples(assets, arrays, None if heldout is None else texts))
 

@@ -87,21 +87,13 @@ class TagTask(NetTask[TagRecord, TagAssets, list[Sentence]]):
             num_known = np.count_nonzero(forms.foreign[train_forms[train_forms != EOS_ID]] != UNK_ID)
             notes.append(f"{model.bilm} knows {num_known / max(1, num_words):.1%} of the words")
         request.say(notes)
-        record = TagRecord(
-            task=self.name,
-            data=data,
-            model=model,
-            labels=labels,
-            seed=request.seed,
-            source=store.Source(
-                fingerprint=fingerprint_of(training),
-                lines=len(training),
-                tokens=num_words,
-                bytes=sum(len(word.encode()) + 1 for sentence in training for word in sentence.words),
-            ),
-            command=request.command,
-            notes=tuple(notes),
+        source = store.Source(
+            fingerprint=fingerprint_of(training),
+            lines=len(training),
+            tokens=num_words,
+            bytes=sum(len(word.encode()) + 1 for sentence in training for word in sentence.words),
         )
+        record = self.new_record(request, data=data, model=model, source=source, notes=notes, own={"labels": labels})
         assets = TagAssets(lexicon, None if bilm is None else bilm.config)
         return Prepared(record, Examples(assets, arrays, heldout or None))
 
