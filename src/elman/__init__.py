@@ -23,6 +23,7 @@ __all__ = [
     "load",
     "mix",
     "resume",
+    "texts",
     "train",
 ]
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         load,
         mix,
         resume,
+        texts,
         train,
     )
     from elman.core.errors import ElmanError

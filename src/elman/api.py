@@ -17,7 +17,8 @@ from elman.tasks.catalogue import TASKS, find_task, load_model
 from elman.tasks.lm.mixing import mix
 from elman.tasks.lm.model import Model, Score
 from elman.tasks.run import find_run, resume_net, task_of_run
-from elman.text.readers import Sources, as_sources
+from elman.text.memory import texts
+from elman.text.readers import Sources, as_sources, find_files
 from elman.training.budget import Budget, parse_duration
 from elman.training.config import TrainConfig
 from elman.training.progress import Progress
@@ -35,10 +36,12 @@ __all__ = [
     "load_language_model",
     "mix",
     "resume",
+    "texts",
     "train",
 ]
 
 NO_VALID = "none"
+SHOWN_FILES = 8  # of a directory
 
 
 def _silent(message: str) -> None:
@@ -47,11 +50,11 @@ def _silent(message: str) -> None:
 
 def train(
     task: str,
-    data: str | Path | Sources,
+    data: Any,
     *,
     out: str | Path | None = None,
     model: str | None = None,
-    valid: str | Path | Sources | None = None,
+    valid: Any = None,
     units: str | None = None,
     reset_lines: bool | None = None,
     budget: str | float | None = None,
@@ -72,6 +75,8 @@ def train(
 ) -> Any:
     """Train a model on text and save it in the directory `out` (None: only give it back). -> a `TaskModel`
 
+    `data` (and `valid`) are names of files, or a list of texts (`elman.texts` where a text could be taken for a name), of
+    rows or of records, a data frame, or an open file.
     Without `valid` the last part of the data is held out; `valid="none"` trains on all of it. `settings` are what
     `--set` takes: {"model.order": 5}. `budget` is an upper bound of time from `started` (on
     time.monotonic's clock; now, if not given) to the saved model; counting takes what it needs. `init` is a
@@ -84,7 +89,7 @@ def train(
         task=task,
         data=as_sources(data),
         settings=merge_settings(flags, settings=settings, recipe=recipe),
-        valid=None if valid is None or valid == NO_VALID else as_sources(valid),
+        valid=None if valid is None or (isinstance(valid, str) and valid == NO_VALID) else as_sources(valid),
         holds_out=valid is None,
         targets=None if targets is None else as_sources(targets),
         valid_targets=None if valid_targets is None else as_sources(valid_targets),
@@ -99,6 +104,9 @@ def train(
         report=report,
         on_progress=on_progress,
     )
+    for source in request.data:
+        if Path(str(source)).is_dir():
+            report(_describe_directory(str(source)))
     found = find_task(task)
     given = {
         "targets": ("--target", request.targets or request.valid_targets),
@@ -115,6 +123,13 @@ def train(
     found.check(request)
     with reserved(request.out, overwrite=overwrite):
         return found.train(request)
+
+
+def _describe_directory(directory: str) -> str:
+    files = find_files([directory])
+    names = ", ".join(str(Path(str(file)).relative_to(directory)) for file in files[:SHOWN_FILES])
+    more = f" and {len(files) - SHOWN_FILES:,} more" if len(files) > SHOWN_FILES else ""
+    return f"{directory} has {len(files):,} files, all of them are read: {names}{more}"
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import Json, ModelDirectory, NoVerify, Seed, SourceFiles, TargetFiles, choose_data
+from elman.cli.options import Errors, Json, ModelDirectory, NoVerify, Seed, SourceFiles, TargetFiles, choose_data
 from elman.core.errors import UsageError
 
 
@@ -19,6 +19,7 @@ def evaluate(
     ] = None,
     source: SourceFiles = None,
     target: TargetFiles = None,
+    errors: Errors = None,
     json: Json = False,
     reset_lines: Annotated[
         bool | None,
@@ -48,7 +49,13 @@ def evaluate(
     data = choose_data(data, source, target)
     model: TaskModel[Any] = load(directory, verify=not no_verify)
     options = EvaluateOptions(
-        beam=beam, reset_lines=reset_lines, dynamic=dynamic, dynamic_rate=dynamic_rate, targets=target, seed=seed
+        beam=beam,
+        reset_lines=reset_lines,
+        dynamic=dynamic,
+        dynamic_rate=dynamic_rate,
+        targets=target,
+        errors=errors,
+        seed=seed,
     )
     with terminal.status("scoring"):
         found = model.evaluate(data, options)

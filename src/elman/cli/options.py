@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,15 +16,25 @@ OutDirectory = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the model that is there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 NoVerify = Annotated[bool, typer.Option("--no-verify", help="Load without checking the model's files for damage.")]
+Errors = Annotated[
+    Literal["stop", "replace", "skip"] | None,
+    typer.Option(
+        "--errors",
+        metavar="E",
+        help="Lines that are not understood: stop, replace bad bytes, or skip. [default: as trained]",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of everything random.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting like model.order=5. May be repeated.")
 ]
 SourceFiles = Annotated[
-    list[str] | None, typer.Option("--source", metavar="FILE", help="seq2seq: the sources, instead of DATA.")
+    list[str] | None,
+    typer.Option("--source", metavar="FILE", help="seq2seq, tag, classify: the sources, instead of DATA."),
 ]
 TargetFiles = Annotated[
-    list[str] | None, typer.Option("--target", metavar="FILE", help="seq2seq: line by line the targets of --source.")
+    list[str] | None,
+    typer.Option("--target", metavar="FILE", help="Line by line the targets, tags or labels of --source."),
 ]
 
 

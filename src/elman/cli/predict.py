@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import ModelDirectory, NoVerify
+from elman.cli.options import Errors, ModelDirectory, NoVerify
 
 
 def predict(
@@ -45,6 +45,7 @@ def predict(
             help="tag: lines, conllu, columns or jsonl. [default: looks at FILE; stdin is lines]",
         ),
     ] = None,
+    errors: Errors = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object a line, with probabilities or attention.")
     ] = False,
@@ -69,6 +70,7 @@ def predict(
         keep_unknown=keep_unknown,
         truncate=truncate,
         format=as_format,
+        errors=errors,
         details=json,
     )
     number = num_cut = 0

@@ -31,7 +31,17 @@ def _split_commas(value: Any) -> Any:
     return [part for part in value.split(",") if part] if isinstance(value, str) else value
 
 
+def _as_columns(value: Any) -> Any:
+    parts = _split_commas(value)
+    if isinstance(parts, int):
+        return [parts]
+    if not isinstance(parts, list | tuple):
+        return parts
+    return [int(part) if isinstance(part, str) and part.strip().lstrip("-").isdigit() else part for part in parts]
+
+
 Integers = Annotated[tuple[int, ...], BeforeValidator(_split_commas)]
+Columns = Annotated[tuple[int | str, ...], BeforeValidator(_as_columns)]  # of a table, by number from 1 or by name
 
 
 def make(record: type[C], settings: Mapping[str, Any], *, section: str) -> C:

@@ -5,7 +5,6 @@ A task is one folder: settings, data, net, plan, and a `Task` that puts them tog
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,9 @@ from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.core.settings import Config, Sections, make
+from elman.tasks.options import EvaluateOptions as EvaluateOptions
+from elman.tasks.options import PredictOptions as PredictOptions
+from elman.tasks.options import refuse_options as refuse_options
 from elman.text.readers import Sources, as_sources
 from elman.training.budget import Budget
 from elman.training.config import TrainConfig
@@ -75,46 +77,6 @@ class TrainRequest:
         """Tell the user something."""
         for sentence in sentences:
             self.report(sentence)
-
-
-@dataclass(frozen=True)
-class PredictOptions:
-    """How `predict` answers. What is not given is chosen by the model; what does not apply to a task is refused."""
-
-    beam: int | None = None  # 1 is greedy
-    n_best: int | None = None
-    length_penalty: float | None = None
-    prefix: str = ""  # with which every target has to begin
-    max_tokens: int | None = None
-    alignments: bool = False
-    keep_unknown: bool = False
-    truncate: bool = False  # sources that are too long are cut instead of refused
-    format: str | None = None
-    details: bool = False  # probabilities and attention too, for `as_json`
-
-
-@dataclass(frozen=True)
-class EvaluateOptions:
-    """How `evaluate` measures."""
-
-    beam: int | None = None
-    reset_lines: bool | None = None  # None: as trained
-    dynamic: bool = False
-    dynamic_rate: float | None = None
-    targets: Sources | None = None
-    seed: int = 1
-
-
-FLAGS = {"targets": "--target", "reset_lines": "--reset-lines (and --stream)"}
-EVERYWHERE = {"details", "seed"}
-
-
-def refuse_options(task: str, options: PredictOptions | EvaluateOptions, *, takes: frozenset[str]) -> None:
-    """An error for the first option that was given and does not apply to a task."""
-    for one in dataclasses.fields(options):
-        if one.name not in takes | EVERYWHERE and getattr(options, one.name) != one.default:
-            flag = FLAGS.get(one.name, "--" + one.name.replace("_", "-"))
-            raise UsageError(f"{flag} does not apply to {task}", hint="leave it out")
 
 
 # ------------------------------------------------------------------------------------------------------ a trained model

@@ -129,7 +129,7 @@ class TextModel(NetModel[R, Tokenizer]):
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Its numbers on a text, read as it was trained."""
-        corpus = read_corpus(data, self.tokenizer, self.data)
+        corpus = read_corpus(data, self.tokenizer, options.reading(self.data))
         return self.numbers(corpus) | {"unknown_tokens": corpus.unknown_tokens}
 
     @abstractmethod

@@ -1,6 +1,6 @@
-"""Columns of a table as one text: joined as they are, or some spelt out and the others taken as symbols.
+"""Columns of a table as one text: joined as they are, or some spelled out and the others taken as symbols.
 
-`gehen TAB V;PST` with its first column spelt is `g e h e n +V +PST`: a letter is never taken for a feature of the same name.
+`gehen TAB V;PST` with its first column spelled is `g e h e n +V +PST`: a letter is never taken for a feature of the same name.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from elman.text.units.letters import SPACE_MARK
 _BETWEEN = re.compile(r"[ ;|,]+")
 
 
-def join_columns(columns: Sequence[str], numbers: Sequence[int], spelled: Sequence[int]) -> str:
-    """One text. `numbers` are those of the columns, `spelled` the ones of them that are spelt out."""
+def join_columns(columns: Sequence[str], numbers: Sequence[int | str], spelled: Sequence[int | str]) -> str:
+    """One text. `numbers` are the numbers or names of the columns, `spelled` the ones of them that are spelled out."""
     if not spelled:
         return " ".join(columns)
     symbols: list[str] = []

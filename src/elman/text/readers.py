@@ -1,4 +1,4 @@
-"""Lines of text from files, directories, gzip, JSONL and stdin, checked. Knows nothing of symbols.
+"""Lines of text from files, directories, records and stdin, checked. Knows nothing of symbols.
 
 A line ends at a newline and nowhere else. A carriage return before it, and a byte order mark before all, are taken off.
 """
@@ -6,27 +6,31 @@ A line ends at a newline and nowhere else. A carriage return before it, and a by
 from __future__ import annotations
 
 import gzip
+import json
+import lzma
 import os
-import sys
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, TypeAlias, cast
+from typing import IO, Literal, cast
 
 from elman.core.errors import DataError, MissingError
+from elman.text.memory import as_sources as as_sources
+from elman.text.opening import STDIN as STDIN
+from elman.text.opening import Kind, MemorySource, Source, cut_short, open_source, unreadable
+from elman.text.opening import Sources as Sources
 from elman.text.records import record_text
 from elman.text.settings import DataConfig
 
-Sources: TypeAlias = Sequence[str | Path]
-
-STDIN = "-"
 FIRST_BLOCK_BYTES = 1 << 16  # small at first: what a block has not seen before costs more than what it has
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 28
 SKIP_HINT = "--set data.skip_bad=true drops such lines"
+
+OnBad = Literal["stop", "drop", "blank"]  # a bad line: an error, left out and counted, or empty in its place
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,12 @@ class LineBlock:
     source: str
     first: int  # the number of the first line in its source, from 1
     numbers: Sequence[int] | None = None  # of every line, where some were dropped or one record has several
+    kind: Kind = "lines"  # what a line is
+
+    @property
+    def has_records(self) -> bool:
+        """Whether every line is a JSON object."""
+        return self.kind != "lines"
 
     def number(self, index: int) -> int:
         """A line's number in its source."""
@@ -59,10 +69,19 @@ class Reader:
     """Reads sources by blocks of lines; refuses bad lines, or drops and counts them."""
 
     def __init__(
-        self, sources: Sources, data: DataConfig, *, any_bytes: bool = False, keep_records: bool = False
+        self,
+        sources: Sources,
+        data: DataConfig,
+        *,
+        any_bytes: bool = False,
+        keep_records: bool = False,
+        header: bool | None = None,
+        on_bad: OnBad | None = None,
     ) -> None:
         self._sources = as_sources(sources)
         self._data = data
+        self._header = header  # of CSV files: whether the first row names the columns; by its look if not given
+        self._on_bad: OnBad = on_bad or ("drop" if data.skip_bad else "stop")
         self._any_bytes = any_bytes  # they need be neither UTF-8 nor free of NUL
         self._keeps_records = keep_records  # of JSONL, as they are
         self.num_dropped = 0
@@ -71,11 +90,13 @@ class Reader:
     def blocks(self) -> Iterator[LineBlock]:
         """About a megabyte of whole lines at a time; a longer line is a block of its own."""
         for source in find_files(self._sources):
-            has_records = is_jsonl(source) and not self._keeps_records
-            with _open(source) as file:
-                for data, first in cut_blocks(file, source):
-                    lines = self._checked(self._without_marks(LineBlock(data, source, first)))
-                    if has_records:
+            with open_source(source, header=self._header, any_bytes=self._any_bytes) as (file, kind):
+                for data, first in cut_blocks(file, str(source)):
+                    lines = self._checked(self._without_marks(LineBlock(data, str(source), first, kind=kind)))
+                    if str(source) == STDIN and first == 1 and self._keeps_records:
+                        kind = _kind_of_pipe(lines)
+                        lines = replace(lines, kind=kind)
+                    if lines.has_records and not self._keeps_records:
                         lines = self._checked(self._from_records(lines))
                     if lines.data:
                         yield lines
@@ -90,11 +111,14 @@ class Reader:
                 numbers.append(lines.number(index))
             else:
                 self.drop(lines, index, fault)
-        return LineBlock(b"".join(kept), lines.source, lines.first, numbers)
+                if self._on_bad == "blank":
+                    kept.append(b"\n")
+                    numbers.append(lines.number(index))
+        return replace(lines, data=b"".join(kept), numbers=numbers)
 
     def drop(self, lines: LineBlock, index: int, fault: Fault) -> None:
         """A bad line: counted if such are dropped, otherwise an error."""
-        if not self._data.skip_bad:
+        if self._on_bad == "stop":
             raise DataError(f"line {lines.number(index)} of {lines.source} {fault.what}", hint=fault.hint)
         self.num_dropped += 1
 
@@ -137,23 +161,16 @@ class Reader:
             self.has_token_records |= has_tokens
             texts.append(text + "\n")
             numbers += [lines.number(index)] * (text.count("\n") + 1)
-        return LineBlock("".join(texts).encode(), lines.source, lines.first, numbers)
+        return replace(lines, data="".join(texts).encode(), numbers=numbers)
 
 
-def as_sources(data: str | Path | Sources) -> Sources:
-    """One source or several, as several."""
-    return [data] if isinstance(data, str | Path) else list(data)
-
-
-def is_jsonl(source: str) -> bool:
-    """Whether a file holds records, by its name."""
-    return source.removesuffix(".gz").endswith(".jsonl")
-
-
-def find_files(sources: Sources) -> list[str]:
+def find_files(sources: Sources) -> list[Source]:
     """The files that sources stand for: of a directory all its files, sorted, without the hidden ones."""
-    found: list[str] = []
+    found: list[Source] = []
     for source in sources:
+        if isinstance(source, MemorySource):
+            found.append(source)
+            continue
         if str(source) == STDIN or not os.path.isdir(source):  # noqa: PTH112  (Path.is_dir raises on odd names)
             found.append(str(source))
             continue
@@ -167,35 +184,17 @@ def find_files(sources: Sources) -> list[str]:
     return found
 
 
-def _raise_missing(error: OSError) -> None:
-    raise _missing(str(error.filename), error)
-
-
-def _missing(source: str, error: OSError | ValueError) -> MissingError:
-    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return MissingError(f"cannot read {source}: {why}", hint="is the name right, and may you read it?")
-
-
-@contextmanager
-def _open(source: str) -> Iterator[IO[bytes]]:
-    """The bytes of a file, unpacked if it is gzip; stdin as it is."""
-    if source == STDIN:
-        yield sys.stdin.buffer
-        return
+def _kind_of_pipe(lines: LineBlock) -> Kind:
+    """What comes through a pipe has no name: JSON objects are known by their first line."""
+    first = next((line for line in lines.split() if line.strip()), b"")
     try:
-        file = Path(source).open("rb")  # noqa: SIM115  (closed below)
-    except (OSError, ValueError) as error:
-        raise _missing(source, error) from None
-    with file:
-        try:
-            is_gzip = source.endswith(".gz") or file.peek(2)[:2] == b"\x1f\x8b"
-        except OSError as error:
-            raise _missing(source, error) from None
-        if is_gzip:
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                yield cast(IO[bytes], unpacked)
-        else:
-            yield file
+        return "records" if first.lstrip().startswith(b"{") and isinstance(json.loads(first), dict) else "lines"
+    except (ValueError, RecursionError):
+        return "lines"
+
+
+def _raise_missing(error: OSError) -> None:
+    raise unreadable(str(error.filename), error)
 
 
 def cut_blocks(file: IO[bytes], source: str) -> Iterator[tuple[bytes, int]]:
@@ -225,11 +224,12 @@ def _guarded(read: Callable[[int], bytes], size: int, source: str) -> bytes:
     """read(size), or an error a user understands."""
     try:
         return read(size)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        hint = "the file is cut short or damaged; copy it again"
-        raise DataError(f"{source} is not a whole gzip file: {error}", hint=hint) from None
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+        raise cut_short(source, error) from None
     except OSError as error:
-        raise _missing(source, error) from None
+        if "Invalid data stream" in str(error):  # what bz2 says
+            raise cut_short(source, error) from None
+        raise unreadable(source, error) from None
 
 
 def _refuse_long_line(num_bytes: int, source: str, number: int) -> None:
@@ -253,7 +253,8 @@ def _utf8_fault(line: bytes) -> Fault | None:
         line.decode()
     except UnicodeDecodeError as error:
         what = f"is not UTF-8 at byte {error.start + 1} (0x{line[error.start]:02x})"
-        return Fault(what, f"--set data.errors=replace puts U+FFFD there, {SKIP_HINT}")
+        latin = "if it is Latin-1: iconv -f LATIN1 -t UTF-8 FILE > NEW"
+        return Fault(what, f"{latin}; --set data.errors=replace puts U+FFFD there, {SKIP_HINT}")
     return None
 
 

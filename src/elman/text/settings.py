@@ -24,9 +24,9 @@ class DataConfig(Config):
     heldout: float = Field(0.05, gt=0, lt=1)  # the part of DATA held out where no --valid is given
 
 
-def check_columns(source: tuple[int, ...], target: tuple[int, ...]) -> None:
+def check_columns(source: tuple[int | str, ...], target: tuple[int | str, ...]) -> None:
     """Refuse columns of a table of which only one side is chosen."""
     if bool(source) != bool(target):
         raise ValueError("source and target are columns of one table: give both or neither")
-    if any(column < 1 for column in (*source, *target)):
+    if any(isinstance(column, int) and column < 1 for column in (*source, *target)):
         raise ValueError("columns are numbered from 1")

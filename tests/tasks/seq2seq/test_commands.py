@@ -247,7 +247,7 @@ def test_columns_of_a_source_are_read_as_in_training(run: Run, tmp_path: Path) -
     found = run("predict", tmp_path / "m", "--json", stdin=b"sagen\tV;3\n").json["predictions"][0]
     assert found["source_tokens"] == ["s", "a", "g", "e", "n", "+V", "+3", "</s>"]
     refused = run("predict", tmp_path / "m", stdin=b"sagen\n")
-    assert refused.code == 65 and "line 1 of - has 1 columns, expected 2" in refused.err
+    assert refused.code == 65 and "line 1 of - has 1 column, expected 2" in refused.err
 
 
 def test_another_model_is_not_asked_to_translate(run: Run, folder: Path, tmp_path: Path) -> None:

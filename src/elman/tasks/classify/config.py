@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from elman.core.settings import Config, Integers
+from elman.core.settings import Columns, Config
 from elman.nets.config import TextEncoderConfig
 from elman.text.settings import check_columns
 
@@ -16,8 +16,8 @@ class LabelledConfig(Config):
 
     units: str = Field("auto", pattern=r"^(auto|space|word|char)$")
     lower_case: bool = True  # letters are made small first
-    source: Integers = ()  # columns of a table, from 1: of the text; several are joined by a space
-    target: Integers = ()  # the same: of the label
+    source: Columns = ()  # the text: columns of a table, from 1 or by name, or keys of records; several are joined by a space
+    target: Columns = ()  # the same: of the label
     header: bool | None = None  # whether a file's first row names its columns; by its look if not given
     min_count: int = Field(2, ge=1)
     max_words: int = Field(60_000, ge=1, le=2_000_000)  # those of the word vectors among them

@@ -7,19 +7,32 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.tasks.classify.config import LabelledConfig
+from elman.text.column_names import LABELS, TEXTS
 from elman.text.formats import SAMPLE_LINES, guess_task
-from elman.text.readers import SKIP_HINT, Fault, LineBlock, Sources, is_jsonl
+from elman.text.readers import SKIP_HINT, Fault, LineBlock, OnBad, Sources
 from elman.text.rows import RowBatches, begins_of, padded
 from elman.text.settings import DataConfig
-from elman.text.tables import Pairs, Parse, Row, checked, parse_record, read_rows, table_parser
+from elman.text.tables import (
+    Format,
+    Pairs,
+    Row,
+    Sides,
+    SourceLine,
+    checked,
+    choose_parser,
+    read_aligned,
+    read_rows,
+    read_sources,
+)
 from elman.text.units.guess import guess_units
 from elman.text.units.surfaces import surfaces
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
@@ -29,33 +42,85 @@ NO_LABEL = "-"  # several labels at once: none of them
 MARK = "__label__"  # before a label, as fastText writes it
 _RECORD_HINT = 'a record looks like {"text": "...", "label": "..."}'
 SAMPLE_TEXTS = 2000
+MANY_LINES = 20  # that all begin with a label of the model are a labelled file, and not chance
 
 
-def read_labelled(sources: Sources, data: LabelledConfig) -> Pairs:
-    """All texts of some files, each with its label."""
+def read_labelled(sources: Sources, data: LabelledConfig, *, targets: Sources | None = None) -> Pairs:
+    """All texts of some files, each with its label; with `targets`, the labels are the lines of other files."""
     reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": data.skip_bad})
     found = Pairs()
-    read_rows(sources, reading, lambda lines, texts: _choose_format(lines, texts, data), found, header=data.header)
+    if targets is not None:
+        read_aligned(sources, targets, reading, found)
+    else:
+        read_rows(sources, reading, partial(_choose_format, data, None), found, header=data.header)
     if not len(found):
         raise DataError("there are no texts in the input", hint="a line is a label, a tab or a space, and a text")
     return found
 
 
-def _choose_format(lines: LineBlock, texts: Sequence[str], data: LabelledConfig) -> Parse:
-    has_records = is_jsonl(lines.source)
-    if has_records and data.source:
-        raise DataError(f"{lines.source} is JSONL, which has no columns", hint="leave out data.source and data.target")
-    look = guess_task(texts[:SAMPLE_LINES], is_jsonl=has_records)
-    if not data.source and (look.task in ("tag", "qa") or (has_records and look.task != "classify")):
+def read_texts(
+    sources: Sources, data: LabelledConfig, *, is_label: Callable[[str], bool], on_bad: OnBad
+) -> Iterator[list[SourceLine]]:
+    """The texts of some files, read as `read_labelled` reads them; labels may be there or not.
+
+    is_label: whether the model could have given this label, by which a labelled file is told from plain lines.
+    """
+    reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": False})
+    return read_sources(sources, reading, partial(_choose_format, data, is_label), header=data.header, on_bad=on_bad)
+
+
+def _choose_format(
+    data: LabelledConfig, is_label: Callable[[str], bool] | None, lines: LineBlock, texts: Sequence[str]
+) -> Format:
+    """How the lines of a file are to be read. is_label: where labels may be missing; else they have to be there."""
+    sides = Sides(
+        data.source,
+        data.target,
+        usual=(2, 1),
+        source_names=TEXTS,
+        target_names=LABELS,
+        hint=_RECORD_HINT,
+        has_labels=True,
+        needs_target=is_label is None,
+    )
+    guess = guess_task(texts[:SAMPLE_LINES], is_jsonl=lines.has_records)
+    is_other = guess.task in ("tag", "qa") or (guess.task == "seq2seq" and lines.kind == "records")
+    if is_label is None and not data.source and is_other:
         raise DataError(
-            f"{lines.source} is not labels and texts: it looks like {look.like}",
-            hint=f"elman train {look.task} is for such files",
+            f"{lines.source} is not labels and texts: it looks like {guess.like}",
+            hint=f"elman train {guess.task} is for such files",
         )
-    if has_records:
-        return lambda text: parse_record(text, ("text", "label"), _RECORD_HINT)
-    if data.source or any("\t" in text for text in texts[:1]):
-        return table_parser(texts, data.source, data.target, usual=(2, 1))
-    return _parse_line
+    if lines.has_records or data.source:
+        return _plain_if_narrow(choose_parser(lines, texts, sides), lines, sides)
+    filled = [text for text in texts[:SAMPLE_LINES] if text.strip()]
+    if is_label is not None and not _has_labels(filled, is_label):
+        return Format(lambda text: checked(text, "", needs_target=False), False)
+    return choose_parser(lines, texts, sides) if "\t" in filled[0] else Format(_parse_line, False)
+
+
+def _plain_if_narrow(chosen: Format, lines: LineBlock, sides: Sides) -> Format:
+    """Where only texts are read, a line without tabs is a text, whatever columns the model was trained on."""
+    if sides.needs_target or lines.has_records:
+        return chosen
+
+    def parse(text: str) -> Row | Fault:
+        return chosen.parse(text) if "\t" in text else checked(text, "", needs_target=False)
+
+    return Format(parse, chosen.header, chosen.note)
+
+
+def _has_labels(texts: Sequence[str], is_label: Callable[[str], bool]) -> bool:
+    """Whether lines begin with labels that the model knows: nearly all before a tab; before a space only if marked so."""
+    with_tab = [text.partition("\t") for text in texts]
+    if all(tab and rest.strip() for _, tab, rest in with_tab):
+        known = sum(is_label(label.strip()) for label, _, _ in with_tab)
+        return known >= 0.9 * len(texts)
+    if any("\t" in text for text in texts):
+        return False
+    labels = [text.strip().partition(" ")[0] for text in texts]
+    if all(label.startswith(MARK) for label in labels):
+        return True
+    return len(texts) >= MANY_LINES and all(is_label(label) for label in labels)
 
 
 def _parse_line(text: str) -> Row | Fault:
@@ -70,18 +135,22 @@ def labels_of_row(label: str) -> list[str]:
     return [one.strip() for one in label.split(",") if one.strip() and one.strip() != NO_LABEL]
 
 
+def is_number(label: str) -> bool:
+    """Whether a label is a finite number."""
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
+
+
 def number_of_row(pairs: Pairs, row: int) -> float:
     """A label as a number."""
-    try:
-        value = float(pairs.targets[row])
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    if not is_number(pairs.targets[row]):
         raise DataError(
             f"{pairs.place(row)} has the label {pairs.targets[row]!r}, which is no number",
             hint="model.output=softmax is for classes",
         )
-    return value
+    return float(pairs.targets[row])
 
 
 def choose_units(texts: Sequence[str], data: LabelledConfig) -> tuple[str, list[str]]:

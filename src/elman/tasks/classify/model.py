@@ -11,6 +11,7 @@ import numpy as np
 
 from elman import pictures
 from elman.core.arrays import Array
+from elman.core.errors import DataError
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.classify.assets import ClassifyAssets
@@ -19,23 +20,25 @@ from elman.tasks.classify.data import (
     NO_LABEL,
     LabelBatches,
     encode_texts,
+    is_number,
     labels_of_row,
     number_of_row,
     read_labelled,
+    read_texts,
     split_text,
 )
 from elman.tasks.classify.metrics import number_numbers, set_numbers
 from elman.tasks.label_metrics import class_numbers
 from elman.tasks.measuring import rounded, rows_in_time
 from elman.text.batches import one_pass
-from elman.text.readers import Reader, Sources
+from elman.text.readers import Sources
 from elman.text.rows import begins_of, like_length, padded
-from elman.text.settings import DataConfig
 from elman.text.tables import Pairs
 
 ClassifyRecord = LabelRecord[LabelledConfig, ClassifierConfig]
 
 READ_WORDS = 20_000  # at once, padding counted
+STRANGE_SHARE = 0.9  # of unknown labels, from which on data is refused
 LIKELY = 0.5  # probability from which on one of several labels is given
 
 
@@ -68,6 +71,8 @@ class Classification(Prediction):
 class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
     """A net with its words and labels; `linear` is the baseline."""
 
+    evaluate_takes = frozenset({"targets"})
+
     def __init__(self, record: ClassifyRecord, assets: ClassifyAssets, net: Any, directory: Path | None = None) -> None:
         super().__init__(record, assets, net, directory)
         self.words = assets.words
@@ -98,9 +103,22 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
 
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Classification]:
         """What every line is."""
-        reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
-        for lines in Reader(sources, reading, keep_records=True).blocks():
-            yield from self.classify([line.decode() for line in lines.split()], with_attention=options.details)
+        reading = options.reading(self.data)
+        for lines in read_texts(sources, reading, is_label=self.could_say, on_bad=options.on_bad):
+            texts = [line.text or "" for line in lines]
+            found = self.classify(texts, with_attention=options.details)
+            for line, one in zip(lines, found, strict=True):
+                yield one if line.text is not None else Classification("", "")
+
+    def could_say(self, label: str) -> bool:
+        """Whether this is something that the model could answer."""
+        match self.config.output:
+            case "softmax":
+                return label in self.labels
+            case "sigmoid":
+                return set(labels_of_row(label)) <= set(self.labels)
+            case "linear":
+                return is_number(label)
 
     def shares(self, texts: Sequence[Sequence[str]]) -> Array:
         """What the net says of texts as words: probabilities of its labels, or a number. -> (N, L)"""
@@ -139,10 +157,21 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Accuracy and F1, or the errors of numbers, and the same of the linear baseline."""
-        pairs = read_labelled(data, self.data)
+        pairs = read_labelled(data, options.reading(self.data), targets=options.targets)
+        self._refuse_strange_labels(pairs)
         found = self.numbers(pairs, should_stop=lambda: False)
         assert found is not None
         return found | pairs.left_out()
+
+    def _refuse_strange_labels(self, pairs: Pairs) -> None:
+        """Data of another task is no test of this model."""
+        strange = [target for target in pairs.targets if not self.could_say(target)]
+        if len(strange) > STRANGE_SHARE * len(pairs):
+            examples = ", ".join(repr(label) for label in dict.fromkeys(strange[:3]))
+            raise DataError(
+                f"{len(strange):,} of {len(pairs):,} labels are none that this model knows ({examples})",
+                hint="is this data for another task or model? data.source and data.target choose columns in training",
+            )
 
     def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What was taken for what, where there are classes."""

@@ -52,6 +52,7 @@ class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
     """Sentiment, spam, topics, stars: whatever is said of a whole text."""
 
     name = "classify"
+    flags = frozenset({"targets"})
     record_type = ClassifyRecord
     model_type = Classifier
 
@@ -184,7 +185,7 @@ def _read_parts(
     request: TrainRequest, data: LabelledConfig, model: ClassifierConfig
 ) -> tuple[Pairs, Pairs | None, list[str]]:
     """Texts to train on, held-out ones, and what is to be said of them."""
-    pairs = read_labelled(request.data, data)
+    pairs = read_labelled(request.data, data, targets=request.targets)
     notes = pairs.notes() + _lone_first_label(pairs, model)
     training, heldout = pairs, None
     if request.holds_out:
@@ -192,7 +193,7 @@ def _read_parts(
         training, heldout = pairs.select(kept), pairs.select(held) if held else None
         notes.append(f"{len(held):,} of {len(pairs):,} texts are held out")
     if request.valid is not None:
-        heldout = read_labelled(request.valid, data)
+        heldout = read_labelled(request.valid, data, targets=request.valid_targets)
     return training, heldout, notes
 
 

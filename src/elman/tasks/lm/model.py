@@ -110,7 +110,7 @@ class Model(TaskModel[LmRecord]):
 
         def counted() -> Iterator[evaluation.IdBlock]:
             nonlocal dropped
-            for block in read_blocks(data, self.tokenizer, self.record.data):
+            for block in read_blocks(data, self.tokenizer, options.reading(self.record.data)):
                 dropped += block.dropped_lines
                 yield block
 

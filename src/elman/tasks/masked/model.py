@@ -73,8 +73,9 @@ class MaskedTextModel(TextModel[Any]):
 
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Filled]:
         """The lines of a text with their gaps filled."""
-        reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
-        for lines in Reader(sources, reading).blocks():
+        data = options.reading(self.data)
+        reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": False})
+        for lines in Reader(sources, reading, on_bad=options.on_bad).blocks():
             for line in (line.decode() for line in lines.split()):
                 gaps = self.fill(line) if options.details and MASK in line else []
                 yield Filled(self.predict(line), gaps)

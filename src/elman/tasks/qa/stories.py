@@ -17,9 +17,10 @@ import numpy as np
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.tasks.qa.config import StoriesConfig
-from elman.text.readers import SKIP_HINT, Fault, Reader, Sources, is_jsonl
+from elman.text.readers import SKIP_HINT, Fault, OnBad, Reader, Sources
 from elman.text.rows import RowBatches, begins_of, padded
 from elman.text.settings import DataConfig
+from elman.text.units.letters import split_words
 from elman.text.units.surfaces import surfaces
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from elman.text.units.word_list import WordList
@@ -39,12 +40,13 @@ class Question:
     question: str
     answer: str
     place: str = field(default="", compare=False)
+    is_bad: bool = False  # its line was not understood, and such are passed over
 
 
 def _too_long(question: Question) -> Fault | None:
     """What is wrong with a sentence that no net could read."""
     for text in (*question.context, question.question):
-        if len(text) > MAX_SENTENCE and (size := len(text.split())) > MAX_SENTENCE:
+        if len(text) > MAX_SENTENCE and (size := len(split_words(text))) > MAX_SENTENCE:
             return Fault(f"has a sentence of {size:,} words, more than {MAX_SENTENCE:,}", hint=SKIP_HINT)
     return None
 
@@ -52,9 +54,12 @@ def _too_long(question: Question) -> Fault | None:
 class StoryReader:
     """Reads questions line by line; a story of bAbI grows with its lines, and its line 1 begins another."""
 
-    def __init__(self, sources: Sources, data: StoriesConfig, *, needs_answers: bool = True) -> None:
+    def __init__(
+        self, sources: Sources, data: StoriesConfig, *, needs_answers: bool = True, on_bad: OnBad | None = None
+    ) -> None:
         reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": data.skip_bad})
-        self._reader = Reader(sources, reading, keep_records=True)
+        self._reader = Reader(sources, reading, keep_records=True, on_bad=on_bad)
+        self._keeps_bad = on_bad == "blank"
         self._needs_answers = needs_answers
         self._story: list[str] = []
         self._last = 0  # the number of the line before, in a story
@@ -71,13 +76,15 @@ class StoryReader:
                 text = line.decode()
                 if not text.strip():
                     continue
-                parsed = self._record(text) if is_jsonl(lines.source) else self._line(text)
+                parsed = self._record(text) if lines.has_records else self._line(text)
                 if isinstance(parsed, Question):
                     parsed = _too_long(parsed) or parsed
+                place = f"line {lines.number(index)} of {lines.source}"
                 if isinstance(parsed, Fault):
                     self._reader.drop(lines, index, parsed)
+                    if self._keeps_bad:
+                        found.append(Question((), "", "", place, is_bad=True))
                 elif parsed is not None:
-                    place = f"line {lines.number(index)} of {lines.source}"
                     found.append(Question(parsed.context, parsed.question, parsed.answer, place))
             if found:
                 yield found

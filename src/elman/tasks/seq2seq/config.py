@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from elman.core.settings import Config, Integers
+from elman.core.settings import Columns, Config
 from elman.nets.config import NetConfig, Score, Skip, fitting_heads
 from elman.text.settings import Units, check_columns
 
@@ -20,10 +20,10 @@ class PairsConfig(Config):
     source_units: Units | None = None  # `units` where they are not given
     target_units: Units | None = None
     shared: bool = False  # one vocabulary for both sides
-    source: Integers = ()  # columns of a table, from 1; several are joined by a space
-    target: Integers = ()
+    source: Columns = ()  # columns of a table, from 1 or by name, or keys of records; several are joined by a space
+    target: Columns = ()
     header: bool | None = None  # whether a file's first row names its columns; by its look if not given
-    spelled: Integers = ()  # columns of the source that are spelt letter by letter, while the others are symbols
+    spelled: Columns = ()  # columns of the source that are spelt letter by letter, while the others are symbols
     min_count: int = Field(2, ge=1)
     max_words: int = Field(60_000, ge=1, le=2_000_000)
     max_length: int | None = Field(None, ge=1)  # tokens of a source to train on; without it 1,000 of either side

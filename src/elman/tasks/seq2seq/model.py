@@ -20,12 +20,11 @@ from elman.tasks.measuring import rounded, rows_in_time
 from elman.tasks.seq2seq.config import PairsConfig, Seq2SeqConfig
 from elman.tasks.seq2seq.data import MAX_LENGTH, PairBatches, encode_pairs
 from elman.tasks.seq2seq.metrics import Marks, Written
-from elman.tasks.seq2seq.reading import read_pairs
+from elman.tasks.seq2seq.reading import read_only_sources, read_pairs
 from elman.text.batches import one_pass
 from elman.text.columns import join_columns
-from elman.text.readers import Reader, Sources
+from elman.text.readers import Sources
 from elman.text.rows import pad_all
-from elman.text.settings import DataConfig
 from elman.text.tables import Pairs
 from elman.text.units.surfaces import surfaces
 from elman.text.units.tokenizer import Tokenizer
@@ -156,13 +155,10 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Translations]:
         """The targets of every line; a blank line's target is blank."""
         searching = self._search_options(options)
-        reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
         number = 0
-        for lines in Reader(sources, reading, keep_records=True).blocks():
-            texts = [line.decode() for line in lines.split()]
-            places = [f"line {lines.number(index)} of {lines.source}" for index in range(len(texts))]
-            read = [self.source_text(text, place) for text, place in zip(texts, places, strict=True)]
-            for text, best in zip(texts, self.translate(read, searching, places=places), strict=True):
+        for lines in read_only_sources(sources, options.reading(self.data), options.on_bad):
+            texts, places = [line.text or "" for line in lines], [line.place for line in lines]
+            for text, best in zip(texts, self.translate(texts, searching, places=places), strict=True):
                 number += 1
                 yield Translations(number, text, best, options)
 
@@ -295,7 +291,7 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """BLEU, chrF, exact match and edits of what it writes, by length too, and the perplexity of the references."""
-        pairs = read_pairs(data, self.data, targets=options.targets)
+        pairs = read_pairs(data, options.reading(self.data), targets=options.targets)
         corpus, notes = encode_pairs(pairs, self.source, self.target, self.data, is_training=False)
         found = self.translation_numbers(pairs, beam=options.beam, should_stop=lambda: False)
         assert found is not None

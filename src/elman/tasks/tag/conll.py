@@ -15,10 +15,11 @@ from typing import Any, Literal
 from elman.core.errors import DataError
 from elman.tasks.tag.config import CONLLU_COLUMNS, SentencesConfig
 from elman.text.formats import SAMPLE_LINES, guess_task
-from elman.text.readers import SKIP_HINT, Fault, LineBlock, Reader, Sources, is_jsonl
+from elman.text.readers import SKIP_HINT, Fault, LineBlock, OnBad, Reader, Sources
 from elman.text.settings import DataConfig
+from elman.text.tables import Pairs, read_aligned
 
-Format = Literal["conllu", "columns", "jsonl"]
+Format = Literal["lines", "conllu", "columns", "jsonl"]  # lines: words only, with spaces between
 NOT_GIVEN = "_"
 DOCSTART = "-DOCSTART-"
 _WORD_ID = re.compile(r"\d+")
@@ -43,13 +44,32 @@ class Sentence:
         return f"line {self.number + (self.rows[word] if self.rows else 0)} of {self.source}"
 
 
-def read_sentences(sources: Sources, data: SentencesConfig) -> tuple[list[Sentence], int]:
-    """All sentences with words in them, and how many bad ones were dropped."""
+def read_sentences(
+    sources: Sources, data: SentencesConfig, *, targets: Sources | None = None
+) -> tuple[list[Sentence], int]:
+    """All sentences with words in them, and how many bad ones were dropped; with `targets`, tags from other files."""
+    if targets is not None:
+        return _read_aligned(sources, targets, data)
     reader = SentenceReader(sources, data)
     found = [sentence for block in reader.blocks() for sentence in block if sentence.words]
     if not found:
         raise DataError("there are no sentences in the input", hint="a word and its tag a line, blank lines between")
     return found, reader.num_dropped
+
+
+def _read_aligned(sources: Sources, targets: Sources, data: SentencesConfig) -> tuple[list[Sentence], int]:
+    """Words from the lines of some files, and their tags from the same lines of others."""
+    pairs = Pairs()
+    read_aligned(sources, targets, DataConfig.model_validate({"errors": data.errors, "skip_bad": data.skip_bad}), pairs)
+    found = []
+    for row, (line, tags) in enumerate(zip(pairs.sources, pairs.targets, strict=True)):
+        words, given = tuple(line.split()), tuple(tags.split())
+        if len(words) != len(given):
+            raise DataError(
+                f"{pairs.place(row)} has {len(words)} words and {len(given)} tags", hint="a tag for each word"
+            )
+        found.append(Sentence(words, given, "the lines", row + 1))
+    return found, pairs.num_dropped
 
 
 class SentenceReader:
@@ -65,9 +85,12 @@ class SentenceReader:
         *,
         needs_tags: bool = True,
         as_format: Format | None = None,
+        on_bad: OnBad = "stop",
     ) -> None:
         reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": False})
-        self._reader = Reader(sources, reading, keep_records=True)
+        self._reader = Reader(sources, reading, keep_records=True, on_bad=on_bad)
+        self._keeps_bad = on_bad == "blank"
+        self.format: Format = as_format or "lines"  # of the file that is being read
         self._data = data
         self._needs_tags = needs_tags
         self._as_format = as_format
@@ -81,9 +104,10 @@ class SentenceReader:
             if name != lines.source:
                 if parser is not None and waiting:
                     yield self._parsed(parser, [(waiting, number)])
-                kind = self._as_format or find_format(lines, texts)
+                kind = self._as_format or find_format(lines, texts, needs_tags=self._needs_tags)
                 name, waiting, number = lines.source, [], lines.first
                 parser = _Parser(kind, lines.source, self._data, needs_tags=self._needs_tags)
+                self.format = kind
             assert parser is not None
             pieces, waiting, number = _cut(parser.kind, texts, waiting, number)
             if pieces:
@@ -97,6 +121,8 @@ class SentenceReader:
             sentence = parser.parse(lines, number)
             if isinstance(sentence, Sentence):
                 found.append(sentence)
+            elif self._keeps_bad:
+                found.append(Sentence((), (), parser.source, number, tuple(lines)))
             elif self._data.skip_bad:
                 self.num_dropped += 1
             else:
@@ -105,19 +131,21 @@ class SentenceReader:
         return found
 
 
-def find_format(lines: LineBlock, texts: Sequence[str]) -> Format:
-    """How a file is to be read, by its first lines; refuses a file that is for another task."""
-    has_records = is_jsonl(lines.source)
-    look = guess_task(texts[:SAMPLE_LINES], is_jsonl=has_records)
-    if has_records and look.task == "tag":
+def find_format(lines: LineBlock, texts: Sequence[str], *, needs_tags: bool) -> Format:
+    """How a file is to be read, by its first lines; where tags are needed, a file for another task is refused."""
+    guess = guess_task(texts[:SAMPLE_LINES], is_jsonl=lines.has_records)
+    has_tokens = guess.task == "tag" or "tokens" in guess.like
+    if lines.has_records and (guess.task == "tag" or (has_tokens and not needs_tags)):
         return "jsonl"
     words = [text for text in texts if text.strip() and not text.startswith("#")]
     if words and _is_conllu(words[0]):
         return "conllu"
-    if look.task not in ("tag", "lm", "seq2seq") or has_records:
+    if not needs_tags and not lines.has_records and guess.task != "tag":
+        return "lines"
+    if guess.task not in ("tag", "lm", "seq2seq") or lines.has_records:
         raise DataError(
-            f"{lines.source} is not words with tags: it looks like {look.like}",
-            hint=f"elman train {look.task} is for such files",
+            f"{lines.source} is not words with tags: it looks like {guess.like}",
+            hint=f"elman train {guess.task} is for such files",
         )
     return "columns"
 
@@ -134,7 +162,7 @@ def _cut(
     pieces, lines = [], waiting
     for text in texts:
         lines.append(text)
-        if kind == "jsonl" or not text.strip():
+        if kind in ("lines", "jsonl") or not text.strip():
             pieces.append((lines, number))
             number, lines = number + len(lines), []
     return pieces, lines, number
@@ -157,6 +185,9 @@ class _Parser:
             if isinstance(record, Fault):
                 return 0, record
             return Sentence(*record, self.source, number, tuple(lines))
+        if self.kind == "lines":
+            words_of_line = tuple(lines[0].split())
+            return Sentence(words_of_line, (NOT_GIVEN,) * len(words_of_line), self.source, number, tuple(lines))
         words, tags, rows = [], [], []
         for row, line in enumerate(lines):
             if not line.strip() or (self.kind == "conllu" and line.startswith("#")):

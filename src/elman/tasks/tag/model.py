@@ -11,7 +11,7 @@ import numpy as np
 
 from elman import pictures
 from elman.core.arrays import Array
-from elman.core.errors import UsageError
+from elman.core.errors import DataError, UsageError
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.label_metrics import confusions
@@ -22,15 +22,14 @@ from elman.tasks.tag.conll import Format, Sentence, SentenceReader, read_sentenc
 from elman.tasks.tag.data import FormTable, TagBatches, encode_sentences
 from elman.tasks.tag.metrics import tag_numbers
 from elman.text.batches import one_pass
-from elman.text.formats import SAMPLE_LINES, guess_task
-from elman.text.readers import STDIN, Reader, Sources, is_jsonl
+from elman.text.readers import Sources
 from elman.text.rows import begins_of, like_length, padded
-from elman.text.settings import DataConfig
 from elman.text.units.vocabulary import UNK_ID
 
 TagRecord = LabelRecord[SentencesConfig, TaggerConfig]
 
 READ_WORDS = 6000  # tagged at once, padding counted
+STRANGE_SHARE = 0.9  # of unknown tags, from which on data is refused
 SHOWN_SHARE = 5e-4  # probability from which on a label is among those that are shown
 
 
@@ -82,6 +81,7 @@ class Tagger(NetModel[TagRecord, TagAssets]):
     """A net with the words, characters and labels that it knows."""
 
     predict_takes = frozenset({"format"})
+    evaluate_takes = frozenset({"targets"})
 
     def __init__(self, record: TagRecord, assets: TagAssets, net: Any, directory: Path | None = None) -> None:
         super().__init__(record, assets, net, directory)
@@ -122,19 +122,14 @@ class Tagger(NetModel[TagRecord, TagAssets]):
 
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Prediction]:
         """Lines of words as lines of tags; files of words and tags as they were, the tags in their column."""
-        as_format = options.format or _find_format(sources)
-        if as_format == "lines":
-            reading = DataConfig.model_validate({"errors": self.data.errors, "skip_bad": False})
-            for lines in Reader(sources, reading, keep_records=True).blocks():
-                words = [line.decode().split() for line in lines.split()]
-                yield from self.tag(words, with_probabilities=options.details)
-            return
-        if as_format not in get_args(Format):
-            raise UsageError(f"there is no format {as_format!r}", hint=f"formats: lines, {', '.join(get_args(Format))}")
-        keeps_lines = as_format != "jsonl" and not options.details
-        reader = SentenceReader(sources, self.data, needs_tags=False, as_format=cast(Format, as_format))
+        if options.format not in (None, *get_args(Format)):
+            raise UsageError(f"there is no format {options.format!r}", hint=f"formats: {', '.join(get_args(Format))}")
+        as_format = cast(Format | None, options.format)
+        reading = options.reading(self.data)
+        reader = SentenceReader(sources, reading, needs_tags=False, as_format=as_format, on_bad=options.on_bad)
         for sentences in reader.blocks():
-            if not keeps_lines:
+            keeps_lines = reader.format in ("conllu", "columns") and not options.details
+            if reader.format in ("conllu", "columns", "jsonl") and not keeps_lines and options.errors != "skip":
                 sentences = [sentence for sentence in sentences if sentence.words]
             found = self.tag([sentence.words for sentence in sentences], with_probabilities=options.details)
             for sentence, tagged in zip(sentences, found, strict=True):
@@ -148,11 +143,23 @@ class Tagger(NetModel[TagRecord, TagAssets]):
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Accuracy, F1 and a report by label."""
-        sentences, num_dropped = read_sentences(data, self.data)
+        sentences, num_dropped = read_sentences(data, options.reading(self.data), targets=options.targets)
+        self._refuse_strange_tags(sentences)
         found = self.numbers(sentences, should_stop=lambda: False)
         assert found is not None
         extra: dict[str, Any] = {"dropped_sentences": num_dropped} if num_dropped else {}
         return found | extra
+
+    def _refuse_strange_tags(self, sentences: Sequence[Sentence]) -> None:
+        """Data of another task is no test of this model."""
+        tags = [tag for sentence in sentences for tag in sentence.tags]
+        strange = [tag for tag in tags if tag not in self.labels]
+        if len(strange) > STRANGE_SHARE * len(tags):
+            examples = ", ".join(repr(tag) for tag in dict.fromkeys(strange[:50]))
+            raise DataError(
+                f"{len(strange):,} of {len(tags):,} tags are none that this model knows ({examples[:80]})",
+                hint="is this data for another task or model? data.column chooses the column of the tag in training",
+            )
 
     def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What was taken for what."""
@@ -190,20 +197,3 @@ class Tagger(NetModel[TagRecord, TagAssets]):
                 wanted.append([labels[number] for number in batch.tags[row, :length].tolist()])
         found = tag_numbers(given, wanted)
         return 1.0 - float(found["f1" if net.config.output == "crf" else "accuracy"])
-
-
-def _find_format(sources: Sources) -> str:
-    """By the look of a file; what comes from stdin, and would have to be waited for, is lines."""
-    source = str(sources[0])
-    if source == STDIN:
-        return "lines"
-    lines = next(Reader([source], DataConfig.model_validate({"errors": "replace"}), keep_records=True).blocks(), None)
-    if lines is None:
-        return "lines"
-    texts = [line.decode() for line in lines.split()[:SAMPLE_LINES]]
-    look = guess_task(texts, is_jsonl=is_jsonl(source))
-    if look.task != "tag":
-        return "lines"
-    if is_jsonl(source):
-        return "jsonl"
-    return "conllu" if look.like == "CoNLL-U" else "columns"

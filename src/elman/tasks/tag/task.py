@@ -53,6 +53,7 @@ class TagTask(NetTask[TagRecord, TagAssets, list[Sentence]]):
     """Parts of speech, named entities, and whatever else is said of every word."""
 
     name = "tag"
+    flags = frozenset({"targets"})
     record_type = TagRecord
     model_type = Tagger
 
@@ -168,14 +169,14 @@ class TagTask(NetTask[TagRecord, TagAssets, list[Sentence]]):
 
 def _read_parts(request: TrainRequest, data: SentencesConfig) -> tuple[list[Sentence], list[Sentence], list[str]]:
     """Sentences to train on, held-out ones, and what is to be said of them."""
-    sentences, num_dropped = read_sentences(request.data, data)
+    sentences, num_dropped = read_sentences(request.data, data, targets=request.targets)
     notes = [f"{num_dropped:,} bad sentences were dropped"] * bool(num_dropped)
     training, heldout = sentences, list[Sentence]()
     if request.holds_out:
         training, heldout = split_sentences(sentences, data.heldout)
         notes.append(f"{len(heldout):,} of {len(sentences):,} sentences are held out")
     if request.valid is not None:
-        heldout, _ = read_sentences(request.valid, data)
+        heldout, _ = read_sentences(request.valid, data, targets=request.valid_targets)
     return training, heldout, notes
 
 

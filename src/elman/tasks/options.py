@@ -1,0 +1,77 @@
+"""Options of `predict` and `evaluate`, for every task: each model says which of them apply to it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from elman.core.errors import UsageError
+from elman.core.settings import Config
+from elman.text.readers import OnBad, Sources
+
+C = TypeVar("C", bound=Config)
+Errors = Literal["stop", "replace", "skip"]  # lines that are not text, or not understood
+
+
+@dataclass(frozen=True)
+class PredictOptions:
+    """How `predict` answers. What is not given is chosen by the model; what does not apply to a task is refused."""
+
+    beam: int | None = None  # 1 is greedy
+    n_best: int | None = None
+    length_penalty: float | None = None
+    prefix: str = ""  # with which every target has to begin
+    max_tokens: int | None = None
+    alignments: bool = False
+    keep_unknown: bool = False
+    truncate: bool = False  # sources that are too long are cut instead of refused
+    format: str | None = None
+    errors: Errors | None = None  # None: as the model was trained, but a line for a line
+    details: bool = False  # probabilities and attention too, for `as_json`
+
+    @property
+    def on_bad(self) -> OnBad:
+        """What becomes of lines that are not understood; one that is passed over has an empty answer in its place."""
+        return "blank" if self.errors == "skip" else "stop"
+
+    def reading(self, data: C) -> C:
+        """The settings of data, with errors treated as these options say."""
+        return _reading(data, self.errors)
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """How `evaluate` measures."""
+
+    beam: int | None = None
+    reset_lines: bool | None = None  # None: as trained
+    dynamic: bool = False
+    dynamic_rate: float | None = None
+    targets: Sources | None = None
+    errors: Errors | None = None  # None: as the model was trained
+    seed: int = 1
+
+    def reading(self, data: C) -> C:
+        """The settings of data, with errors treated as these options say."""
+        return _reading(data, self.errors)
+
+
+def _reading(data: C, errors: Errors | None) -> C:
+    if errors is None:
+        return data
+    return data.model_copy(
+        update={"errors": "replace" if errors == "replace" else "strict", "skip_bad": errors == "skip"}
+    )
+
+
+FLAGS = {"targets": "--target", "reset_lines": "--reset-lines (and --stream)"}
+EVERYWHERE = {"details", "seed", "errors"}
+
+
+def refuse_options(task: str, options: PredictOptions | EvaluateOptions, *, takes: frozenset[str]) -> None:
+    """An error for the first option that was given and does not apply to a task."""
+    for one in dataclasses.fields(options):
+        if one.name not in takes | EVERYWHERE and getattr(options, one.name) != one.default:
+            flag = FLAGS.get(one.name, "--" + one.name.replace("_", "-"))
+            raise UsageError(f"{flag} does not apply to {task}", hint="leave it out")

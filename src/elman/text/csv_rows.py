@@ -1,0 +1,82 @@
+"""CSV as spreadsheets and data frames write it: quotes, line breaks in cells, a first row of names."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from typing import IO, Any, cast
+
+from elman.core.errors import DataError
+from elman.text.column_names import is_column_name
+
+DELIMITERS = ",;\t|"
+SAMPLE_CHARACTERS = 8192  # by which the delimiter is found
+MAX_CELL = 1 << 28  # characters
+_NAME = re.compile(r"[^\W\d][\w .\-/()]{0,40}")
+
+
+def csv_as_lines(file: IO[bytes], name: str, *, header: bool | None) -> tuple[Iterator[bytes], bool]:
+    """The rows of a CSV file, a line each, and whether its columns have names.
+
+    With names a line is a JSON object; without, the cells with tabs between them. Line breaks in cells become spaces.
+    header: whether the first row has the names; by its look if not given.
+    """
+    csv.field_size_limit(MAX_CELL)
+    text = io.TextIOWrapper(cast(Any, file), encoding="utf-8-sig", newline="", errors="surrogateescape")
+    sample = text.read(SAMPLE_CHARACTERS)
+    rows = csv.reader(itertools.chain(_lines_of(sample, text)), delimiter=_find_delimiter(sample), strict=False)
+    guarded = _guarded(rows, name)
+    first = next(guarded, None)
+    if first is None:
+        return iter(()), False
+    if looks_like_names(first) if header is None else header:
+        names = [cell.strip() for cell in first]
+        return (_as_record(names, row) for row in guarded), True
+    kept = [] if header else [first]
+    return (_as_cells(row) for row in itertools.chain(kept, guarded)), False
+
+
+def _lines_of(sample: str, text: io.TextIOWrapper) -> Iterator[str]:
+    """The lines of a text whose beginning was read already."""
+    lines = sample.splitlines(keepends=True)
+    if lines and not lines[-1].endswith(("\n", "\r")):
+        lines[-1] += text.readline()
+    return itertools.chain(lines, text)
+
+
+def _find_delimiter(sample: str) -> str:
+    try:
+        return csv.Sniffer().sniff(sample, delimiters=DELIMITERS).delimiter
+    except csv.Error:
+        return ","
+
+
+def looks_like_names(cells: list[str]) -> bool:
+    """Whether a first row names the columns: short different names, of which at least one is a usual one."""
+    names = [cell.strip() for cell in cells]
+    are_names = all(_NAME.fullmatch(name) and len(name.split()) <= 4 for name in names)
+    return are_names and len(set(names)) == len(names) and any(is_column_name(name) for name in names)
+
+
+def _guarded(rows: Iterator[list[str]], name: str) -> Iterator[list[str]]:
+    try:
+        yield from (row for row in rows if row)
+    except csv.Error as error:
+        raise DataError(f"{name} is not CSV: {error}", hint="a quote that is never closed?") from None
+
+
+def _plain(cell: str) -> str:
+    return " ".join(cell.split()) if "\n" in cell or "\r" in cell or "\t" in cell else cell
+
+
+def _as_record(names: list[str], row: list[str]) -> bytes:
+    cells = {name: _plain(cell) for name, cell in itertools.zip_longest(names, row[: len(names)], fillvalue="")}
+    return json.dumps(cells, ensure_ascii=False).encode(errors="surrogateescape") + b"\n"
+
+
+def _as_cells(row: list[str]) -> bytes:
+    return "\t".join(map(_plain, row)).encode(errors="surrogateescape") + b"\n"

@@ -1,0 +1,244 @@
+"""Bytes from wherever data are: files, compressed or not, stdin, CSV and Parquet as records, rows handed in from Python.
+
+What is recognised as no text at all (a PDF, a picture, UTF-16) is refused by its name.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple, TypeAlias, cast
+
+from elman.core.errors import DataError, ElmanError, MissingError
+from elman.text.csv_rows import csv_as_lines
+
+STDIN = "-"
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+RECORDS = (".jsonl", ".ndjson")
+PARQUET_ROWS = 1024  # read at once
+
+Kind = Literal["lines", "records", "csv"]  # plain lines; JSON objects a line; the rows of a CSV file as such objects
+
+_MAGIC = {
+    b"%PDF": "a PDF",
+    b"\x89PNG": "a PNG picture",
+    b"\xff\xd8\xff": "a JPEG picture",
+    b"GIF8": "a GIF picture",
+    b"\x7fELF": "a program",
+    b"SQLite format 3": "an SQLite database",
+    b"\xd0\xcf\x11\xe0": "an old Office document",
+    b"{\\rtf": "an RTF document",
+    b"\x80\x04\x95": "a Python pickle",
+    b"\x93NUMPY": "a numpy array",
+    b"ID3": "a sound",
+    b"OggS": "a sound",
+    b"RIFF": "a sound or film",
+}
+_UTF32 = (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True)
+class MemorySource:
+    """Lines or records that were handed in from Python."""
+
+    name: str  # for messages
+    data: bytes
+    kind: Kind = "lines"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Source: TypeAlias = str | Path | MemorySource
+Sources: TypeAlias = Sequence[Source]
+
+
+class Opened(NamedTuple):
+    """A source that is open."""
+
+    file: IO[bytes]
+    kind: Kind
+
+
+@contextmanager
+def open_source(source: Source, *, header: bool | None = None, any_bytes: bool = False) -> Iterator[Opened]:
+    """The bytes of a source, uncompressed. header: whether the first row of a CSV file names its columns."""
+    if isinstance(source, MemorySource):
+        yield Opened(io.BytesIO(source.data), source.kind)
+        return
+    if str(source) == STDIN:
+        if sys.stdin is None:
+            raise MissingError("there is no standard input", hint="give a file")
+        yield Opened(sys.stdin.buffer, "lines")
+        return
+    name = str(source)
+    try:
+        file = Path(name).open("rb")  # noqa: SIM115  (closed below)
+    except (OSError, ValueError) as error:
+        raise unreadable(name, error) from None
+    with file, _uncompressed(file, name) as plain:
+        buffered = plain if isinstance(plain, io.BufferedReader) else io.BufferedReader(cast(Any, plain))
+        inner = name_without_compression(name)
+        start = _peek(buffered, name)
+        if start.startswith(b"PAR1") or inner.endswith(".parquet"):
+            yield Opened(cast(IO[bytes], _LineFile(parquet_as_lines(name))), "records")
+            return
+        if not any_bytes:
+            refuse_binary(start, name)
+        if inner.endswith(".csv"):
+            lines, has_names = csv_as_lines(buffered, name, header=header)
+            yield Opened(cast(IO[bytes], _LineFile(lines)), "csv" if has_names else "lines")
+            return
+        yield Opened(cast(IO[bytes], buffered), "records" if inner.endswith(RECORDS) else "lines")
+
+
+def name_without_compression(name: str) -> str:
+    """`pairs.tsv` for `pairs.tsv.gz`, in lower case."""
+    name = name.lower()
+    for ending in COMPRESSED:
+        name = name.removesuffix(ending)
+    return name
+
+
+@contextmanager
+def _uncompressed(file: io.BufferedReader, name: str) -> Iterator[IO[bytes]]:
+    start = _peek(file, name)
+    if start.startswith(b"\x1f\x8b") or name.endswith(".gz"):
+        with gzip.GzipFile(fileobj=file) as unpacked:
+            yield cast(IO[bytes], unpacked)
+    elif start.startswith(b"BZh"):
+        with bz2.BZ2File(file) as unpacked_bz2:
+            yield cast(IO[bytes], unpacked_bz2)
+    elif start.startswith(b"\xfd7zXZ\x00"):
+        with lzma.LZMAFile(file) as unpacked_xz:
+            yield cast(IO[bytes], unpacked_xz)
+    elif start.startswith(b"\x28\xb5\x2f\xfd"):
+        yield _open_zstandard(file, name)
+    elif start.startswith(b"PK\x03\x04"):
+        with _open_zip(file, name) as unpacked_zip:
+            yield unpacked_zip
+    else:
+        yield cast(IO[bytes], file)
+
+
+def _peek(file: io.BufferedReader, name: str) -> bytes:
+    try:
+        return file.peek(16)[:16]
+    except ElmanError:
+        raise
+    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, OSError, ValueError, RuntimeError) as error:
+        raise cut_short(name, error) from None
+
+
+def _open_zstandard(file: io.BufferedReader, name: str) -> IO[bytes]:
+    try:
+        import zstandard
+    except ImportError:
+        hint = f"pip install zstandard, or unpack it first: zstd -d {name}"
+        raise DataError(f"{name} is compressed by zstd, for which a package is missing", hint=hint) from None
+    return cast(IO[bytes], _Zstandard(zstandard.ZstdDecompressor().stream_reader(file), zstandard.ZstdError))
+
+
+class _Zstandard(io.RawIOBase):
+    """A zstandard stream whose errors are those of a damaged file."""
+
+    def __init__(self, stream: Any, error: type[Exception]) -> None:
+        self._stream = stream
+        self._error = error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer."""
+        try:
+            return int(self._stream.readinto(buffer))
+        except self._error as error:
+            raise EOFError(str(error)) from None
+
+
+@contextmanager
+def _open_zip(file: io.BufferedReader, name: str) -> Iterator[IO[bytes]]:
+    try:
+        archive = zipfile.ZipFile(file)
+    except zipfile.BadZipFile as error:
+        raise cut_short(name, error) from None
+    with archive:
+        members = [member for member in archive.namelist() if not member.endswith("/")]
+        if any(member.startswith(("word/", "xl/", "ppt/")) for member in members):
+            raise DataError(f"{name} is an Office document, not text", hint="save it as plain text or CSV")
+        if len(members) != 1:
+            hint = "unpack it and give the files, or their directory"
+            raise DataError(f"{name} holds {len(members)} files, expected one", hint=hint)
+        with archive.open(members[0]) as unpacked:
+            yield unpacked
+
+
+def parquet_as_lines(name: str) -> Iterator[bytes]:
+    """The rows of a Parquet file as JSON objects, a line each."""
+    try:
+        from pyarrow import ArrowInvalid, parquet
+    except ImportError:
+        raise DataError(f"{name} is Parquet, for which a package is missing", hint="pip install pyarrow") from None
+    try:
+        table = parquet.ParquetFile(name)
+    except (ArrowInvalid, OSError) as error:
+        raise DataError(f"{name} is no whole Parquet file: {error}", hint="copy it again") from None
+    for batch in table.iter_batches(batch_size=PARQUET_ROWS):
+        for row in batch.to_pylist():
+            yield json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n"
+
+
+class _LineFile(io.RawIOBase):
+    """Lines that are made one by one, as a file to read."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = iter(lines)
+        self._rest = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """Whole lines, about so many bytes; nothing at the end."""
+        parts, total = [self._rest], len(self._rest)
+        self._rest = b""
+        while size < 0 or total < size:
+            line = next(self._lines, b"")
+            if not line:
+                break
+            parts.append(line)
+            total += len(line)
+        return b"".join(parts)
+
+
+def refuse_binary(start: bytes, name: str) -> None:
+    """An error for what begins like something else than text."""
+    if start.startswith(_UTF32):
+        raise DataError(f"{name} is UTF-32", hint=f"elman reads UTF-8: iconv -f UTF-32 -t UTF-8 {name} > NEW")
+    if start.startswith(_UTF16):
+        raise DataError(f"{name} is UTF-16", hint=f"elman reads UTF-8: iconv -f UTF-16 -t UTF-8 {name} > NEW")
+    for magic, what in _MAGIC.items():
+        if start.startswith(magic):
+            raise DataError(f"{name} is {what}, not text", hint="give a file of text, or turn it into one first")
+
+
+def unreadable(name: str, error: OSError | ValueError) -> MissingError:
+    """What a file that cannot be opened is told as."""
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return MissingError(f"cannot read {name}: {why}", hint="is the name right, and may you read it?")
+
+
+def cut_short(name: str, error: Exception) -> DataError:
+    """What a damaged compressed file is told as."""
+    hint = "the file is cut short or damaged; copy it again"
+    kind = "gzip" if name.endswith(".gz") or isinstance(error, gzip.BadGzipFile) else "compressed"
+    return DataError(f"{name} is not a whole {kind} file: {error}", hint=hint)
