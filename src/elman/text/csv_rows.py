@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import csv
-import io
 import itertools
 import json
 import re
 from collections.abc import Iterator
-from typing import IO, Any, cast
+from typing import IO
 
 from elman.core.errors import DataError
 from elman.text.column_names import is_column_name
 
 DELIMITERS = ",;\t|"
-SAMPLE_CHARACTERS = 8192  # by which the delimiter is found
+SAMPLE_LINES = 50  # by which the delimiter is found
 MAX_CELL = 1 << 28  # characters
 _NAME = re.compile(r"[^\W\d][\w .\-/()]{0,40}")
 
@@ -26,9 +25,10 @@ def csv_as_lines(file: IO[bytes], name: str, *, header: bool | None) -> tuple[It
     header: whether the first row has the names; by its look if not given.
     """
     csv.field_size_limit(MAX_CELL)
-    text = io.TextIOWrapper(cast(Any, file), encoding="utf-8-sig", newline="", errors="surrogateescape")
-    sample = text.read(SAMPLE_CHARACTERS)
-    rows = csv.reader(itertools.chain(_lines_of(sample, text)), delimiter=_find_delimiter(sample), strict=False)
+    lines = (line.decode(errors="surrogateescape") for line in file)
+    start = list(itertools.islice(lines, SAMPLE_LINES))
+    start[:1] = [line.removeprefix("\ufeff") for line in start[:1]]
+    rows = csv.reader(itertools.chain(start, lines), delimiter=_find_delimiter("".join(start)), strict=False)
     guarded = _guarded(rows, name)
     first = next(guarded, None)
     if first is None:
@@ -38,14 +38,6 @@ def csv_as_lines(file: IO[bytes], name: str, *, header: bool | None) -> tuple[It
         return (_as_record(names, row) for row in guarded), True
     kept = [] if header else [first]
     return (_as_cells(row) for row in itertools.chain(kept, guarded)), False
-
-
-def _lines_of(sample: str, text: io.TextIOWrapper) -> Iterator[str]:
-    """The lines of a text whose beginning was read already."""
-    lines = sample.splitlines(keepends=True)
-    if lines and not lines[-1].endswith(("\n", "\r")):
-        lines[-1] += text.readline()
-    return itertools.chain(lines, text)
 
 
 def _find_delimiter(sample: str) -> str:

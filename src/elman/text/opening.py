@@ -92,13 +92,13 @@ def open_source(source: Source, *, header: bool | None = None, any_bytes: bool =
         inner = name_without_compression(name)
         start = _peek(buffered, name)
         if start.startswith(b"PAR1") or inner.endswith(".parquet"):
-            yield Opened(cast(IO[bytes], _LineFile(parquet_as_lines(name))), "records")
+            yield Opened(cast(IO[bytes], io.BufferedReader(_Chunks(parquet_as_lines(name)))), "records")
             return
         if not any_bytes:
             refuse_binary(start, name)
         if inner.endswith(".csv"):
             lines, has_names = csv_as_lines(buffered, name, header=header)
-            yield Opened(cast(IO[bytes], _LineFile(lines)), "csv" if has_names else "lines")
+            yield Opened(cast(IO[bytes], io.BufferedReader(_Chunks(lines))), "csv" if has_names else "lines")
             return
         yield Opened(cast(IO[bytes], buffered), "records" if inner.endswith(RECORDS) else "lines")
 
@@ -147,25 +147,44 @@ def _open_zstandard(file: io.BufferedReader, name: str) -> IO[bytes]:
     except ImportError:
         hint = f"pip install zstandard, or unpack it first: zstd -d {name}"
         raise DataError(f"{name} is compressed by zstd, for which a package is missing", hint=hint) from None
-    return cast(IO[bytes], _Zstandard(zstandard.ZstdDecompressor().stream_reader(file), zstandard.ZstdError))
+    return cast(IO[bytes], _Chunks(_zstandard_chunks(file, zstandard)))
 
 
-class _Zstandard(io.RawIOBase):
-    """A zstandard stream whose errors are those of a damaged file."""
+def _zstandard_chunks(file: io.BufferedReader, zstandard: Any) -> Iterator[bytes]:
+    """One frame or several; a stream that ends in the middle of one is an error."""
+    frame = None
+    while data := file.read(1 << 17):
+        while data:
+            frame = zstandard.ZstdDecompressor().decompressobj() if frame is None or frame.eof else frame
+            try:
+                yield frame.decompress(data)
+            except zstandard.ZstdError as error:
+                raise EOFError(str(error)) from None
+            data = frame.unused_data if frame.eof else b""
+    if frame is not None and not frame.eof:
+        raise EOFError("the stream ends in the middle")
 
-    def __init__(self, stream: Any, error: type[Exception]) -> None:
-        self._stream = stream
-        self._error = error
+
+class _Chunks(io.RawIOBase):
+    """Pieces of bytes that are made one by one, as a file to read."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._rest = b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer."""
-        try:
-            return int(self._stream.readinto(buffer))
-        except self._error as error:
-            raise EOFError(str(error)) from None
+        """Fill a buffer, or a part of it; 0 at the end."""
+        while not self._rest:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._rest = chunk
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
 
 
 @contextmanager
@@ -198,26 +217,6 @@ def parquet_as_lines(name: str) -> Iterator[bytes]:
     for batch in table.iter_batches(batch_size=PARQUET_ROWS):
         for row in batch.to_pylist():
             yield json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n"
-
-
-class _LineFile(io.RawIOBase):
-    """Lines that are made one by one, as a file to read."""
-
-    def __init__(self, lines: Iterable[bytes]) -> None:
-        self._lines = iter(lines)
-        self._rest = b""
-
-    def read(self, size: int = -1) -> bytes:
-        """Whole lines, about so many bytes; nothing at the end."""
-        parts, total = [self._rest], len(self._rest)
-        self._rest = b""
-        while size < 0 or total < size:
-            line = next(self._lines, b"")
-            if not line:
-                break
-            parts.append(line)
-            total += len(line)
-        return b"".join(parts)
 
 
 def refuse_binary(start: bytes, name: str) -> None:
