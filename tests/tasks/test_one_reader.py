@@ -259,7 +259,8 @@ def test_the_files_of_a_directory_are_named(run: Run, tmp_path: Path) -> None:
 
 def test_lines_that_are_not_text_have_empty_answers_in_their_place(run: Run, models: Path) -> None:
     bad = b"great film\nM\xfcller\nawful film\n"
-    assert run("predict", models / "classify", stdin=bad).code == 65
+    refused = run("predict", models / "classify", stdin=bad)
+    assert refused.code == 65 and "--errors skip" in refused.err and "--set" not in refused.err
     skipped = run("predict", models / "classify", "--errors", "skip", stdin=bad)
     assert skipped.code == 0 and len(skipped.out.splitlines()) == 3
     replaced = run("predict", models / "classify", "--errors", "replace", stdin=bad).out.splitlines()

@@ -115,7 +115,7 @@ def run(arguments: Sequence[str]) -> int:
     except typer.TyperException as error:
         return _usage_error(error)
     except ElmanError as error:
-        terminal.fail(error.what, error.hint)
+        terminal.fail(error.what, _usable(error.hint, arguments[:1]))
         return error.exit_code
     except KeyboardInterrupt:
         terminal.say("stopped by Ctrl-C")
@@ -133,6 +133,14 @@ def run(arguments: Sequence[str]) -> int:
         return _system_error(error)
     except Exception as error:
         return _bug(error)
+
+
+def _usable(hint: str | None, verb: Sequence[str]) -> str | None:
+    """A hint with the flags of the verb that was called: --set is only for training."""
+    if hint is None or not {*verb} & {"predict", "evaluate", "score"}:
+        return hint
+    hint = hint.replace("--set data.skip_bad=true drops such lines", "--errors skip passes over such lines")
+    return hint.replace("--set data.errors=replace", "--errors replace")
 
 
 def _usage_error(error: typer.TyperException) -> int:

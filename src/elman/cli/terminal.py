@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from elman.api import TaskModel
     from elman.training.progress import Progress
 
-LINE_SECONDS = 10.0  # between two lines of progress where there is no terminal
+LINE_SECONDS = 10.0  # time between two lines of progress where there is no terminal
 
 SCHEMA_VERSION = 1  # of what --json prints; a key may be added without a new number, never removed
-TABLES = ("by_label", "by_length")  # what `print_tables` shows
+TABLES = ("by_label", "by_length")  # keys of evaluate that are printed as tables
 
 
 def is_fancy(stream: IO[str]) -> bool:

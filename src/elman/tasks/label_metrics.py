@@ -14,8 +14,8 @@ import numpy as np
 
 from elman.core.arrays import Array
 
-BINS = 15  # of confidence, for the calibration error
-MAX_CONFUSED = 30  # labels in a table of confusions
+BINS = 15  # bins of confidence over which the calibration error is averaged
+MAX_CONFUSED = 30  # labels shown in a confusion matrix
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import numpy as np
 from elman.core.arrays import Array
 from elman.tasks.base import ShouldStop
 
-FIRST_ROWS, MOST_ROWS = 8, 1024  # few at first: the clock is looked at between chunks, and should not be late
-CHUNK_SECONDS = 0.4  # that a chunk should take
-DIGITS = 4  # of probabilities and weights that are printed
+FIRST_ROWS, MOST_ROWS = 8, 1024  # rows of the first chunk, and of the largest: the clock is checked between chunks
+CHUNK_SECONDS = 0.4  # time that a chunk should take
+DIGITS = 4  # decimals of probabilities and weights in JSON
 
 
 def rows_in_time(num_rows: int, should_stop: ShouldStop) -> Iterator[list[int]]:

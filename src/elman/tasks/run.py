@@ -37,8 +37,8 @@ RUN = "run.json"
 ARRAYS = "ids.safetensors"
 HELDOUT = "heldout.jsonl"
 START = "start.safetensors"
-DEFAULT_SECONDS = 1800.0  # the time a net is sized for where there is no budget
-PLANNED_SHARE = 0.9  # of the time that is left, for training: the rest goes to measuring and saving
+DEFAULT_SECONDS = 1800.0  # training time that a net is sized for where there is no budget
+PLANNED_SHARE = 0.9  # share of the remaining time that is planned for training; the rest is for measuring and saving
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from elman.core.errors import DataError
 from elman.text.column_names import is_column_name
 
 DELIMITERS = ",;\t|"
-SAMPLE_LINES = 50  # by which the delimiter is found
-MAX_CELL = 1 << 28  # characters
+SAMPLE_LINES = 50  # lines from which the delimiter is guessed
+MAX_CELL = 1 << 28  # characters of a cell, at most
 _NAME = re.compile(r"[^\W\d][\w .\-/()]{0,40}")
 
 

@@ -25,7 +25,7 @@ from elman.text.csv_rows import csv_as_lines
 STDIN = "-"
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 RECORDS = (".jsonl", ".ndjson")
-PARQUET_ROWS = 1024  # read at once
+PARQUET_ROWS = 1024  # rows of a Parquet file read at once
 
 Kind = Literal["lines", "records", "csv"]  # plain lines; JSON objects a line; the rows of a CSV file as such objects
 

@@ -25,7 +25,7 @@ from elman.text.opening import Sources as Sources
 from elman.text.records import record_text
 from elman.text.settings import DataConfig
 
-FIRST_BLOCK_BYTES = 1 << 16  # small at first: what a block has not seen before costs more than what it has
+FIRST_BLOCK_BYTES = 1 << 16  # size of the first block, which is small so that an interactive pipe is answered soon
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 28
 SKIP_HINT = "--set data.skip_bad=true drops such lines"

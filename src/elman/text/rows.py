@@ -17,7 +17,7 @@ from elman.text.batches import Position
 from elman.text.units.vocabulary import EOS_ID
 
 B = TypeVar("B")
-SOURCE_FACTOR = 4  # a batch has at most so many times the tokens of a step on the source side, padding counted
+SOURCE_FACTOR = 4  # source tokens of a batch, at most, as a multiple of its target tokens, padding included
 
 
 class RowBatches(ABC, Generic[B]):

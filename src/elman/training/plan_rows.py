@@ -8,12 +8,12 @@ from elman.nets.config import GATES
 from elman.training.plan import Means, Plan, adam_settings
 
 SIZES = (64, 100, 150, 200, 300)
-EFFICIENCY = 0.3  # of the machine's peak: narrow layers, short rows
+EFFICIENCY = 0.3  # share of the machine's peak that training reaches: narrow layers, short rows
 WANTED_PASSES = 14.0
-ENOUGH_STEPS = 1000  # for a net that is not to see its texts more often than it must
-MIN_TOKENS, MAX_TOKENS = 250, 1500  # of a step
-STEPS_PER_PASS = 140  # at least about so many, where there are enough words
-WORD_WIDTH = 200  # of a word and its spelling together
+ENOUGH_STEPS = 1000  # steps of a run that ends after a number of passes, at least
+MIN_TOKENS, MAX_TOKENS = 250, 1500  # tokens of a step
+STEPS_PER_PASS = 140  # steps of a pass, at least, where there are enough tokens
+WORD_WIDTH = 200  # width of a word vector and its spelling together, assumed when the cost is estimated
 RATE = 0.002
 
 

@@ -15,19 +15,19 @@ from elman.nets.sampling import choose_samples
 from elman.training.plan import Means, Plan
 
 TOKENS_PER_WEIGHT = 3.5
-EFFICIENCY = 0.75  # of the machine's peak that a training step reaches
+EFFICIENCY = 0.75  # share of the machine's peak that a training step reaches
 SIZES = (64, 100, 128, 160, 200, 256, 320, 400, 512, 640, 768, 1024, 1280, 1536)
-MANY_WORDS = 5_000  # words: with fewer, the full output layer costs little
-FULL_FROM = 400  # the width below which a full output layer over many words leaves too little for the cells
-ADAPTIVE_SHARE = 0.12  # of the full output layer's work that an adaptive one does
-NGRAM_WEIGHTS = 150_000  # weights of a matrix product that cost as much as a token's n-gram features
-ALONE_WIDTH = 40  # of a net whose output layer costs as much as the softmax itself, where there is no net
+MANY_WORDS = 5_000  # vocabulary size below which the full softmax is cheap
+FULL_FROM = 400  # hidden size that must be affordable with a full softmax; else the head is sampled
+ADAPTIVE_SHARE = 0.12  # share of the full softmax's work that an adaptive one does
+NGRAM_WEIGHTS = 150_000  # matrix weights that cost as much as one token's n-gram features
+ALONE_WIDTH = 40  # hidden size whose output layer costs as much as n-gram features without a net
 ATTENTION_WINDOW = 128
 ATTENTION_LAYERS = 2
-MIN_STEPS = 1_200  # a short run takes smaller batches rather than fewer steps
+MIN_STEPS = 1_200  # steps of a run: a short one takes smaller batches rather than fewer steps
 HIGHEST_RATE, WIDE = 0.005, 256
 MAX_DROPOUT = 0.6
-MAX_PASSES = 40  # after so many the best weights are usually behind
+MAX_PASSES = 40  # passes after which validation has usually stopped improving
 
 
 def plan_text(record: type[NetConfig], means: Means, *, family: str, num_tokens: int, vocab_size: int) -> Plan:

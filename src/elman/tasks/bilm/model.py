@@ -20,7 +20,7 @@ from elman.text.corpus import Corpus
 from elman.text.readers import Sources
 from elman.text.units.vocabulary import EOS_ID
 
-MEASURED_TOKENS = 4096  # between two looks at the clock
+MEASURED_TOKENS = 4096  # tokens scored between two checks of the clock
 
 
 class BilmTextModel(TextModel[Any]):

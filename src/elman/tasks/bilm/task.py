@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from elman.training.examiner import Examiner
     from elman.training.protocols import Batches
 
-REVERSED = "_turned"  # behind the name of an array that holds the same text read from its end
+REVERSED = "_turned"  # suffix of the name of an array that holds the reversed text
 BilmRecord = LabelRecord[DataConfig, BilmConfig]
 
 

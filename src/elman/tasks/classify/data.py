@@ -38,11 +38,11 @@ from elman.text.units.surfaces import surfaces
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from elman.text.units.word_list import WordList
 
-NO_LABEL = "-"  # several labels at once: none of them
-MARK = "__label__"  # before a label, as fastText writes it
+NO_LABEL = "-"  # written where a text has none of several possible labels
+MARK = "__label__"  # fastText's prefix of a label
 _RECORD_HINT = 'a record looks like {"text": "...", "label": "..."}'
 SAMPLE_TEXTS = 2000
-MANY_LINES = 20  # that all begin with a label of the model are a labelled file, and not chance
+MANY_LINES = 20  # lines that must all begin with a known label to count as a labelled file
 
 
 def read_labelled(sources: Sources, data: LabelledConfig, *, targets: Sources | None = None) -> Pairs:

@@ -19,9 +19,9 @@ from elman.core.arrays import Array
 
 Kind = Literal["softmax", "sigmoid", "linear"]
 BUCKETS = 1 << 18
-MAX_WEIGHTS = 1 << 22  # with many labels there are fewer buckets
+MAX_WEIGHTS = 1 << 22  # weights in all: with many labels there are fewer hash buckets
 PENALTY: dict[Kind, float] = {"softmax": 0.1, "sigmoid": 0.1, "linear": 1.0}  # on the squares of the weights
-MIN_TEXTS = 2  # in which a phrase has to be
+MIN_TEXTS = 2  # texts that must contain a phrase for it to get a weight
 MAX_ITERATIONS, TOLERANCE = 80, 1e-5
 
 

@@ -37,9 +37,9 @@ from elman.text.tables import Pairs
 
 ClassifyRecord = LabelRecord[LabelledConfig, ClassifierConfig]
 
-READ_WORDS = 20_000  # at once, padding counted
-STRANGE_SHARE = 0.9  # of unknown labels, from which on data is refused
-LIKELY = 0.5  # probability from which on one of several labels is given
+READ_WORDS = 20_000  # words in one batch of texts, padding included
+STRANGE_SHARE = 0.9  # share of unknown labels from which on data is refused
+LIKELY = 0.5  # probability from which on a label is given, where several are allowed
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,12 @@ if TYPE_CHECKING:
 
 DROPOUT = 0.5
 USUAL_BATCH = 32
-MAX_WORDS = 6000  # words of a step
-ENOUGH_PASSES = 8.0  # with 27, none of four nets was better, and all were far too sure
-MANY_ROWS = 20  # rows from which on a label that only the first row has is strange
-UNSEEN = -1  # the class of a text whose label was not in training
+MAX_WORDS = 6000  # words of a training step
+ENOUGH_PASSES = (
+    8.0  # passes after which training ends: with 27, none of four nets was better, and all were overconfident
+)
+MANY_ROWS = 20  # rows from which on a label that only the first row has is suspicious
+UNSEEN = -1  # class of a text whose label was not in the training data
 
 ClassifyExamples = Examples[ClassifyAssets, Pairs]
 

@@ -13,7 +13,7 @@ from elman.text.units.letters import SPACE_MARK
 from elman.text.units.tokenizer import Tokenizer
 
 MASK = "<mask>"
-GAP = -1  # in place of an id
+GAP = -1  # stands for the id of a masked token
 _APART = "("  # no word goes on after it
 
 

@@ -23,9 +23,9 @@ from elman.text.rows import like_length, pad_all
 from elman.text.settings import DataConfig
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
 
-MEASURED_PIECE = 128  # tokens of a stream that are read at once where it is measured
-LONGEST_LINE = 512  # longer lines are measured in pieces
-MEASURED_TOKENS = 4096  # restored at once, padding counted
+MEASURED_PIECE = 128  # tokens of a stream that are evaluated as one row
+LONGEST_LINE = 512  # tokens of a line that is evaluated as one row; longer lines are cut
+MEASURED_TOKENS = 4096  # tokens in one evaluation batch, padding included
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,12 @@ from elman.tasks.masked.config import MaskedConfig
 from elman.text.batches import Batch
 from elman.text.units.vocabulary import EOS_ID
 
-HIDDEN_PART, REPLACED_PART = 0.8, 0.1  # of the tokens to restore; the rest is left as it is (Devlin et al. 2019)
+HIDDEN_PART, REPLACED_PART = (
+    0.8,
+    0.1,
+)  # shares of the targets that are masked and replaced; the rest is left as it is (Devlin et al. 2019)
 WINDOW = 64
-RESTORED_ROWS = 1024  # tokens whose distribution is held at once
+RESTORED_ROWS = 1024  # targets whose distributions are held in memory at once
 
 
 @dataclass(frozen=True)

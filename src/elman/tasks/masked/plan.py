@@ -8,9 +8,9 @@ from elman.tasks.masked.config import MaskedConfig
 from elman.training.plan import Means, Plan
 from elman.training.plan_text import plan_text
 
-BOTH_WAYS = 0.4  # share of the time that one direction has: upper layers of both read both
-PIECE = 70  # tokens that are read at once: a token in the middle sees enough on both sides
-MASKED_RATE = 0.003  # of Adam, for recurrent nets
+BOTH_WAYS = 0.4  # share of the time for one direction: the upper layers of each read both
+PIECE = 70  # tokens of a training row: one in the middle sees enough on both sides
+MASKED_RATE = 0.003  # learning rate of Adam for recurrent nets
 
 
 def plan_masked(means: Means, *, num_tokens: int, vocab_size: int, mask: float) -> Plan:

@@ -9,7 +9,7 @@ from elman.tasks.qa.config import ReaderConfig
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.word_list import WordList
 
-ANSWER_PREFIX = "answer_"  # of the files of the tokenizer of answers that are written
+ANSWER_PREFIX = "answer_"  # prefix of the files of the answers' tokenizer
 
 
 @dataclass(frozen=True)

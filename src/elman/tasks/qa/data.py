@@ -27,7 +27,7 @@ from elman.text.units.word_list import WordList
 from elman.training.config import TrainConfig
 
 BATCH = 32
-UNSEEN = -1  # the number of an answer that was not in training
+UNSEEN = -1  # class of an answer that was not in the training data
 Parts = Mapping[str, Sequence[Question]]  # of a run: train and, where something is held out, valid
 
 

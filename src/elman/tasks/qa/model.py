@@ -34,8 +34,8 @@ from elman.text.rows import begins_of, like_length, padded
 
 QaRecord = LabelRecord[StoriesConfig, ReaderConfig]
 
-READ_SENTENCES = 4000  # at once, padding counted
-SHOWN_ANSWERS = 10  # whose probabilities are shown
+READ_SENTENCES = 4000  # sentences in one batch of contexts, padding included
+SHOWN_ANSWERS = 10  # answers whose probabilities are shown
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from elman.text.batches import one_pass
 from elman.text.rows import like_length, pad_all
 from elman.text.units.vocabulary import EOS, EOS_ID
 
-READ_WORDS = 8000  # of contexts at once, padding counted
-OTHERS = 10  # spans that are told of, the best among them
+READ_WORDS = 8000  # words in one batch of contexts, padding included
+OTHERS = 10  # likeliest spans whose probabilities are reported
 BEAM = 5
 
 

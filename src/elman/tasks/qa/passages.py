@@ -25,9 +25,9 @@ from elman.text.units.word_list import WordList
 
 AnswerKind = Literal["word", "span", "generated"]
 
-FIRST = 2  # what is added to a place in a row of places: 0 and 1 are taken in any row
-REPEATED = 4  # times that an answer comes on average, at least, for answers to be a choice of those seen
-MARKED = 0.95  # of the answers that stand in their contexts, at least, for answers to be marked there
+FIRST = 2  # offset of word positions in a row of ids: 0 and 1 are reserved in every row
+REPEATED = 4  # mean number of times an answer must occur for answers to be chosen from those of training
+MARKED = 0.95  # share of answers that must stand in their contexts for answers to be marked there
 
 
 @dataclass(frozen=True)

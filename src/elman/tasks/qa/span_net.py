@@ -22,7 +22,7 @@ from elman.tasks.qa.config import ReaderConfig
 from elman.tasks.qa.passage_net import PassageEncoder
 from elman.tasks.qa.passages import SpanBatch
 
-USUAL_SPAN = 10  # words of an answer, at most, where nobody says
+USUAL_SPAN = 10  # words of an answer, at most, where the settings do not say
 
 
 @dataclass(frozen=True)

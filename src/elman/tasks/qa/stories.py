@@ -25,8 +25,8 @@ from elman.text.units.surfaces import surfaces
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from elman.text.units.word_list import WordList
 
-FIRST = 2  # the number of the first sentence
-MAX_SENTENCE = 10_000  # words
+FIRST = 2  # id of the first sentence in the table: 0 and 1 are reserved
+MAX_SENTENCE = 10_000  # words of a sentence; longer ones are refused
 _NUMBERED = re.compile(r"(\d+) (.+)")
 _END = re.compile(r"(?<=[.!?])\s+|\n+")
 _RECORD_HINT = 'a record looks like {"context": "...", "question": "...", "answer": "..."}'

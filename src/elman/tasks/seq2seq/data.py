@@ -26,7 +26,7 @@ from elman.text.units.vocabulary import BOS, EOS, EOS_ID, UNK
 
 Side = Literal["source", "target"]
 
-MAX_LENGTH = 1000  # tokens of either side, unless data.max_length allows more
+MAX_LENGTH = 1000  # tokens allowed on either side, unless data.max_length allows more
 
 
 @dataclass(frozen=True, eq=False)

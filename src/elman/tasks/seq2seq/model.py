@@ -32,12 +32,12 @@ from elman.text.units.vocabulary import EOS_ID, UNK, UNK_ID
 
 Seq2SeqRecord = LabelRecord[PairsConfig, Seq2SeqConfig]
 
-SOURCE_PREFIX = "source_"  # of the files of the source's tokenizer; the target's have the usual names
+SOURCE_PREFIX = "source_"  # prefix of the source tokenizer's files; the target's have the usual names
 BEAM = 5
 LENGTH_PENALTY = 0.6
-SEARCH_ROWS = 320  # sources times beams that are searched at once
+SEARCH_ROWS = 320  # hypotheses (sources times beam width) decoded in one batch
 SCORE_TOKENS = 4000
-MAX_LOGITS = 4_000_000  # of all rows that are searched at once: what a step holds in memory
+MAX_LOGITS = 4_000_000  # logits a decoding step may hold in memory, over the whole batch
 
 
 class Tokenizers(NamedTuple):

@@ -27,7 +27,7 @@ from elman.tasks.seq2seq.data import PairBatch
 from elman.text.units.vocabulary import EOS_ID
 
 OWN_WORDS_STEPS = 2000
-OWN_WORDS_ROWS = 512  # whose next words are guessed at once
+OWN_WORDS_ROWS = 512  # rows whose next tokens are predicted at once for scheduled sampling
 
 
 class PairModel(NeuralLm[Seq2SeqConfig]):

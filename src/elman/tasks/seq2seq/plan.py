@@ -9,16 +9,16 @@ from elman.nets.config import GATES
 from elman.training.plan import Means, Plan, adam_settings
 
 SIZES = (64, 96, 128, 192, 256, 384, 512)
-EFFICIENCY = 0.45  # of the machine's peak: narrow layers, short rows, attention
-PASSES, USUAL_TOKENS = 8.0, 400_000  # wanted for so many target tokens; more where there are fewer of them
+EFFICIENCY = 0.45  # share of the machine's peak that training reaches: narrow layers, short rows, attention
+PASSES, USUAL_TOKENS = 8.0, 400_000  # passes wanted over a corpus of so many target tokens; a smaller corpus gets more
 MIN_PASSES, MAX_PASSES = 5.0, 20.0
-MIN_TOKENS, MAX_TOKENS = 350, 3000  # targets of a step: many small steps find attention sooner
-MAX_LETTERS = 1200  # where they are spelt
-STEPS_PER_PASS = 400  # at least about so many, where there are enough targets
-WORDS = 200  # symbols: with fewer the targets are spelt
-MANY_TOKENS = 150_000  # of letters: little is learnt by heart
-RATE = 0.5  # by the width: .008 for 64, .002 for 256
-BLOCKS, BLOCKS_RATE = 3, 0.25  # of a transformer
+MIN_TOKENS, MAX_TOKENS = 350, 3000  # target tokens of a step: many small steps find attention sooner
+MAX_LETTERS = 1200  # target tokens of a step where targets are characters
+STEPS_PER_PASS = 400  # steps of a pass, at least, where there are enough target tokens
+WORDS = 200  # symbols from which on targets count as words; fewer are characters
+MANY_TOKENS = 150_000  # target characters from which on little is memorised, so that less dropout is needed
+RATE = 0.5  # learning rate times hidden size: .008 for 64, .002 for 256
+BLOCKS, BLOCKS_RATE = 3, 0.25  # layers of a transformer, and its learning rate times hidden size
 
 
 def plan_pairs(means: Means, *, num_pairs: int, source_tokens: int, target_tokens: int, vocab_size: int) -> Plan:

@@ -26,7 +26,7 @@ from elman.nets.stack import Stack, layer_inputs
 from elman.tasks.seq2seq.config import Seq2SeqConfig
 from elman.tasks.seq2seq.net import PairModel, padded_leaves
 
-USUAL_LENGTH = 20  # of a source, to estimate the work of attention
+USUAL_LENGTH = 20  # source length assumed when the cost of attention is estimated
 
 
 class Seq2SeqModel(PairModel):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from elman.training.protocols import Batches
 
 USUAL_BATCH = 64
-COVERED_SHARE = 0.999  # of the training pairs whose targets are no longer than the length ratio allows
+COVERED_SHARE = 0.999  # share of the training pairs whose target length the length ratio must allow
 
 
 PairExamples = Examples[Tokenizers, Pairs]

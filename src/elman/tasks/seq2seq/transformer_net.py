@@ -20,7 +20,7 @@ from elman.tasks.seq2seq.config import Seq2SeqConfig
 from elman.tasks.seq2seq.net import PairModel, padded_leaves
 
 USUAL_WINDOW = 64
-SOURCE_WINDOW = 64  # distances in a source that are told apart
+SOURCE_WINDOW = 64  # largest relative distance in a source with an embedding of its own
 
 
 class TransformerPairs(PairModel):

@@ -18,8 +18,8 @@ from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.word_list import WordList
 
 BILM_CONFIG = "bilm_config.json"  # the settings of the language models inside
-BILM_TENSORS = "bilm."  # with which the names of their tensors begin, in a run and in the net
-HEADS = ("onward.head.", "backward.head.")  # of their tensors, those that only predict words
+BILM_TENSORS = "bilm."  # prefix of the bilm's tensors, in a run and in the net
+HEADS = ("onward.head.", "backward.head.")  # prefixes of the bilm's tensors that only predict words, and are left out
 
 
 @dataclass(frozen=True)

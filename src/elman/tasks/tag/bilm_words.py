@@ -6,7 +6,7 @@ from elman.text.units.letters import SPACE_MARK
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 
-UNITS = ("space", "word")  # whose symbols are words
+UNITS = ("space", "word")  # units whose tokens are words
 
 
 class BilmWords:

@@ -24,10 +24,10 @@ from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK, UNK_ID
 from elman.text.units.word_list import WordList, learn_words
 
-FIRST = 2  # the number of the first form and of the first tag
-MAX_SPELLING = 40  # characters that are read of a word: of longer ones half from either end
-CHARACTER_PREFIX = "character_"  # of the files of the characters' tokenizer
-BILM_PREFIX = "bilm_"  # of the files of another model's tokenizer
+FIRST = 2  # id of the first word form and of the first tag: 0 and 1 are reserved
+MAX_SPELLING = 40  # characters read of a word: of longer ones half from either end
+CHARACTER_PREFIX = "character_"  # prefix of the files of the characters' tokenizer
+BILM_PREFIX = "bilm_"  # prefix of the files of the bilm's tokenizer
 
 
 class Lexicon:

@@ -28,9 +28,9 @@ from elman.text.units.vocabulary import UNK_ID
 
 TagRecord = LabelRecord[SentencesConfig, TaggerConfig]
 
-READ_WORDS = 6000  # tagged at once, padding counted
-STRANGE_SHARE = 0.9  # of unknown tags, from which on data is refused
-SHOWN_SHARE = 5e-4  # probability from which on a label is among those that are shown
+READ_WORDS = 6000  # words in one batch of sentences, padding included
+STRANGE_SHARE = 0.9  # share of unknown tags from which on data is refused
+SHOWN_SHARE = 5e-4  # probability from which on a label is listed in JSON
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,9 @@ from elman.tasks.tag.config import TaggerConfig
 from elman.tasks.tag.data import TagBatch, Words
 from elman.tasks.tag.spans import PREFIXES, may_follow
 
-USUAL_SPELLING = 5  # characters a word, to estimate the work; of words that come twice in a batch one is read
+USUAL_SPELLING = (
+    5  # characters of a word when the cost is estimated; a word that occurs twice in a batch is spelled once
+)
 
 
 @dataclass(frozen=True)
