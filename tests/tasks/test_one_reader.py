@@ -210,6 +210,11 @@ def test_a_name_that_is_no_file_is_not_taken_for_a_text(tmp_path: Path) -> None:
     assert "elman.texts" in (caught.value.hint or "")
 
 
+def test_a_name_with_a_space_is_no_text_on_the_command_line(run: Run, tmp_path: Path) -> None:
+    missing = run("train", "lm", tmp_path / "my corpus.txt", "--out", tmp_path / "m")
+    assert missing.code == 66 and "cannot read" in missing.err and not (tmp_path / "m").exists()
+
+
 def test_labels_and_tags_may_stand_in_files_of_their_own(run: Run, tmp_path: Path) -> None:
     (tmp_path / "texts").write_text("".join(f"{text.replace(chr(9), ' ')}\n" for _, text in TEXTS * 2))
     (tmp_path / "labels").write_text("".join(f"{label}\n" for label, _ in TEXTS * 2))

@@ -46,7 +46,7 @@ def evaluate(
     """
     from elman.api import EvaluateOptions, TaskModel, load
 
-    data = choose_data(data, source, target)
+    files = choose_data(data, source, target)
     model: TaskModel[Any] = load(directory, verify=not no_verify)
     options = EvaluateOptions(
         beam=beam,
@@ -58,7 +58,7 @@ def evaluate(
         seed=seed,
     )
     with terminal.status("scoring"):
-        found = model.evaluate(data, options)
+        found = model.evaluate(files, options)
     if json:
         terminal.print_json(found)
     else:

@@ -38,12 +38,12 @@ TargetFiles = Annotated[
 ]
 
 
-def choose_data(data: list[str] | None, source: list[str] | None, target: list[str] | None) -> list[str]:
-    """What to read: DATA, or the sources of line-aligned files."""
+def choose_data(data: list[str] | None, source: list[str] | None, target: list[str] | None) -> list[Path]:
+    """The files to read: DATA, or the sources of line-aligned files."""
     if bool(source) != bool(target):
         missing = "--target" if source else "--source"
         raise UsageError(f"{missing} is missing", hint="--source and --target are read line by line, side by side")
     if bool(data) == bool(source):
         what = "there is no DATA" if not data else "DATA and --source are both given"
         raise UsageError(what, hint="give files, or --source and --target")
-    return data or source or []
+    return [Path(name) for name in data or source or []]

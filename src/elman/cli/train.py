@@ -93,7 +93,7 @@ def train(
         made = train_model(
             task,
             choose_data(data, source, target),
-            targets=target,
+            targets=[Path(name) for name in target] if target else None,
             valid_targets=valid_target,
             out=out,
             model=model,

@@ -78,7 +78,7 @@ class Reader:
         header: bool | None = None,
         on_bad: OnBad | None = None,
     ) -> None:
-        self._sources = as_sources(sources)
+        self._sources = [sources] if isinstance(sources, str | Path | MemorySource) else list(sources)
         self._data = data
         self._header = header  # of CSV files: whether the first row names the columns; by its look if not given
         self._on_bad: OnBad = on_bad or ("drop" if data.skip_bad else "stop")
