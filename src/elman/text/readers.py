@@ -180,6 +180,8 @@ def _missing(source: str, error: OSError | ValueError) -> MissingError:
 def _open(source: str) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked if it is gzip; stdin as it is."""
     if source == STDIN:
+        if sys.stdin is None:
+            raise MissingError("cannot read stdin: it is closed", hint="give a file, or pipe a text in")
         yield sys.stdin.buffer
         return
     try:
