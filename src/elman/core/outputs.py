@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from elman.core.errors import ElmanError, WriteError
-from elman.core.files import LOCK, replacing
+from elman.core.files import LOCK, RUN_FOLDER, replacing
 from elman.core.stored import MANIFEST, NEW, holds_model, read_manifest
 
 STDOUT = "-"
@@ -41,7 +41,7 @@ def _is_of_a_model(path: Path) -> bool:
         names = {*read_manifest(path.parent).files, MANIFEST, LOCK}
     except ElmanError:  # damaged: whatever is there may be needed to mend it
         return True
-    return path.exists() or path.name in names or path.name.endswith(NEW)
+    return path.name in names or path.name.endswith(NEW) or path.parent.name == RUN_FOLDER
 
 
 @contextmanager

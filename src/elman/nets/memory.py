@@ -5,22 +5,14 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch.overrides import TorchFunctionMode
-
-from elman.core.errors import UsageError
 
 # mallopt(3): the parameters' numbers, and what they are without us once large blocks have come and gone.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _USUAL = {_TRIM_THRESHOLD: 64 << 20, _MMAP_THRESHOLD: 32 << 20, _MMAP_MAX: 65536}
 _KEEPING = {_TRIM_THRESHOLD: (1 << 31) - 1, _MMAP_MAX: 0}
-
-_ALLOCATING = (torch.empty, torch.zeros, torch.ones, torch.full)
 
 
 @contextmanager
@@ -47,37 +39,3 @@ def free_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     """Bytes that could be had without swapping, where the system tells."""
     found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.MULTILINE) if meminfo.is_file() else None
     return int(found[1]) * 1024 if found else None
-
-
-class LimitedMemory(TorchFunctionMode):
-    """While a net is built: refuse one that cannot be trained in the memory there is, before its weights are allocated.
-
-    copies: of its weights, that are held at once.
-    """
-
-    def __init__(self, copies: int) -> None:
-        super().__init__()
-        self._copies = copies
-        self._free = free_memory()
-        self._num_bytes = 0  # of the weights so far
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func in _ALLOCATING:
-            planned = func(*args, **{**kwargs, "device": "meta"})  # its size, and nothing of its memory
-            self._num_bytes += planned.numel() * planned.element_size()
-            needed = self._copies * self._num_bytes
-            if self._free is not None and needed > self._free:
-                raise UsageError(
-                    f"a net of these sizes needs at least {_format_bytes(needed)} of memory to be trained; "
-                    f"{_format_bytes(self._free)} are free",
-                    hint="try a smaller one, like model.hidden=512, or leave its sizes to --budget",
-                )
-        return func(*args, **kwargs)
-
-
-def _format_bytes(num_bytes: int) -> str:
-    amount, unit = (num_bytes / 1e12, "TB") if num_bytes >= 1e12 else (num_bytes / 1e9, "GB")
-    return f"{amount:,.1f} {unit}" if amount < 10 else f"{amount:,.0f} {unit}"

@@ -74,7 +74,7 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
     prepare_environment()
     import torch
 
-    from elman.nets.memory import LimitedMemory
+    from elman.nets.allocation import LimitedMemory
     from elman.training.checkpoint import has_trained
     from elman.training.signals import Stopped
     from elman.training.speed import measure_peak
