@@ -107,6 +107,24 @@ def test_a_bug_is_a_message_and_a_traceback_only_on_demand(
     assert "Traceback" in run("info", model).err
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 5 bytes")])
+def test_memory_that_is_not_there_is_no_bug(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def greedy(*arguments: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr("elman.api.load", greedy)
+    result = run("info", model)
+    assert (result.code, result.err.splitlines()[0]) == (1, "error: out of memory")
+
+
+def test_a_module_in_the_current_directory_is_not_taken_for_one_of_ours(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("raise SystemExit(3)")
+    done = run_process("next", model, "the", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_colour_only_on_a_terminal_that_wants_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +179,9 @@ def run_shell(command: str, **environment: str) -> subprocess.CompletedProcess[s
     )
 
 
-@pytest.mark.parametrize("verb", ["info {model}", "evaluate {model} {text}", "score {model} {text}", "next {model} the"])
+@pytest.mark.parametrize(
+    "verb", ["info {model}", "evaluate {model} {text}", "score {model} {text}", "next {model} the"]
+)
 def test_a_result_that_nobody_would_get_is_refused(model: Path, corpus: Path, verb: str) -> None:
     """`evaluate ... >&-` ended with 0, its result lost."""
     done = run_shell(f"elman {verb.format(model=model, text=corpus)} >&-")

@@ -16,7 +16,12 @@ def export(
     kind: Annotated[
         Literal["arpa"], typer.Option("--format", metavar="arpa", help="arpa: for KenLM, SRILM and others.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="The file to write; - is stdout, .gz is compressed.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="PATH", help="The file to write; - is stdout, .gz is compressed.", show_default=False
+        ),
+    ],
     overwrite: OverwriteFile = False,
     no_verify: NoVerify = False,
 ) -> None:

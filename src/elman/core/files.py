@@ -282,9 +282,7 @@ def _take_lock(directory: Path) -> int:
 
 
 def _busy(directory: Path) -> BusyError:
-    return BusyError(
-        f"another process is writing into {directory}", hint="wait until it is done, or use another --out"
-    )
+    return BusyError(f"another process is writing into {directory}", hint="wait until it is done, or use another --out")
 
 
 def refuse_busy(directory: Path) -> None:

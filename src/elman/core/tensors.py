@@ -109,8 +109,8 @@ def refuse_not_finite(name: str, array: Array, *, zeros: bool = False) -> None:
     """An error where an array of a saved model has NaN or infinity. zeros: it holds logarithms, -infinity is that of zero."""
     if array.dtype.kind != "f" or not array.size:
         return
-    lowest, highest = array.min(), array.max()  # both are NaN if anything is
-    if not highest < np.inf or (not zeros and not lowest > -np.inf):
+    highest = array.max()  # NaN if anything is
+    if not highest < np.inf or not (zeros or array.min() > -np.inf):
         number = "NaN" if np.isnan(highest) else "infinity"
         raise DataError(f"{name} has {number} in it: the model is damaged, or its training diverged", hint=DAMAGED)
 
