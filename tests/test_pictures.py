@@ -2,6 +2,7 @@
 
 import math
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +65,17 @@ def test_the_curves_are_the_same_under_a_budget_and_left_out_where_it_is_spent()
     for seconds in (-1.0, 0.001):
         assert run._curves(JOURNAL, seconds, said.append) == {}
     assert said == ["this budget had no time to draw the curves of the run"] * 2
+
+
+def test_nothing_in_the_current_directory_is_executed_to_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a budget, curves are drawn by another Python, which imported a vl_convert.py from wherever it was started."""
+    for name in ("vl_convert.py", "json.py", "sitecustomize.py", "usercustomize.py"):
+        (tmp_path / name).write_text("import pathlib; pathlib.Path('executed').touch(); raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))  # as `python -m elman` has it
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert run._curves(JOURNAL, 100.0, pytest.fail).keys() == {"curves.svg"}
+    assert not (tmp_path / "executed").exists()
 
 
 def test_a_picture_that_cannot_be_drawn_is_said_and_costs_nothing_else(monkeypatch: pytest.MonkeyPatch):

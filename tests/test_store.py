@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import elman
 from elman import store
-from elman.core.errors import DataError, ElmanError
+from elman.core.errors import BusyError, DataError, ElmanError, WriteError
 from elman.core.stored import MANIFEST
 
 TEXT = "the cat sat on the mat\nthe dog sat on the log\na cat and a dog\nwho saw the cat\n" * 12
@@ -127,13 +127,14 @@ def test_a_config_that_does_not_fit_is_refused(
 
 @settings(max_examples=150)
 @given(data=st.data())
-def test_any_damage_to_any_file_is_found_when_a_model_is_loaded(
+def test_any_damage_to_any_file_that_is_loaded_is_found(
     model: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     directory = tmp_path_factory.getbasetemp() / "damaged"
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(model, directory)
-    name = data.draw(st.sampled_from(sorted(path.name for path in directory.iterdir())))
+    loaded = {path.name for path in directory.iterdir()} - {"README.md", "metrics.jsonl"}
+    name = data.draw(st.sampled_from(sorted(loaded)))
     good = (directory / name).read_bytes()
     bad = bytearray(good)
     place = data.draw(st.integers(0, len(bad) - 1))
@@ -153,6 +154,30 @@ def test_any_damage_to_any_file_is_found_when_a_model_is_loaded(
             elman.load(directory)
     with contextlib.suppress(ElmanError):  # unverified: a message, or some model
         elman.load(directory, verify=False)
+
+
+def test_a_card_may_be_edited_and_what_is_not_loaded_may_be_removed(model: Path, tmp_path: Path) -> None:
+    """The licence in the card is the user's to fill in; with every file verified, that made the model "damaged"."""
+    shutil.copytree(model, tmp_path / "m")
+    card = tmp_path / "m" / "README.md"
+    card.write_text(card.read_text().replace("license: unknown", "license: mit"))
+    (tmp_path / "m" / "metrics.jsonl").unlink()
+    assert elman.load(tmp_path / "m").next("the cat", k=3) == elman.load(model).next("the cat", k=3)
+    elman.load(tmp_path / "m").save(tmp_path / "copy")
+    assert elman.load(tmp_path / "copy").record == elman.load(model).record
+
+
+def test_who_finds_a_directory_busy_is_told_so_not_to_resume_it(tmp_path: Path) -> None:
+    """A second training into the same directory was told of "a run that has not finished", which was still going on."""
+    out = tmp_path / "m"
+    with store.reserve(out, overwrite=False):
+        (out / "checkpoints").mkdir()
+        (out / "checkpoints" / "run.json").write_text("{}")
+        for overwrite in (False, True):
+            with pytest.raises(BusyError, match="another process"), store.reserve(out, overwrite=overwrite):
+                raise AssertionError
+    with pytest.raises(WriteError, match="has not finished"), store.reserve(out, overwrite=False):
+        raise AssertionError
 
 
 def test_the_card_names_no_numbers_where_nothing_was_held_out(corpus: Path, tmp_path: Path) -> None:

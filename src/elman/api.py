@@ -16,7 +16,8 @@ from elman.tasks.base import EvaluateOptions, NetTask, Prediction, PredictOption
 from elman.tasks.catalogue import TASKS, find_task, load_model
 from elman.tasks.lm.mixing import mix
 from elman.tasks.lm.model import Model, Score
-from elman.tasks.run import find_run, resume_net, task_of_run
+from elman.tasks.run import resume_net, task_of_run
+from elman.tasks.run_folder import find_run
 from elman.text.memory import texts
 from elman.text.readers import Sources, as_sources, find_files
 from elman.training.budget import Budget, parse_duration

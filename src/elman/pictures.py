@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from elman.core import files
 from elman.core.errors import ElmanError, UsageError
+from elman.core.outputs import check_output, open_output
 
 Spec = dict[str, Any]
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
@@ -237,13 +237,20 @@ def render(spec: Spec, kind: str) -> bytes:
         case ".html":
             return vl_convert.vegalite_to_html(spec, bundle=True).encode()
         case _:
-            raise UsageError(f"cannot draw a {kind or 'nameless'} file", hint=f"pictures end in {', '.join(FORMATS)}")
+            raise _unknown_format(kind)
 
 
 def render_within(spec: Spec, seconds: float) -> bytes | None:
-    """The picture as SVG, or None if that took too long. Drawing cannot be interrupted, so a process of its own does it."""
-    program = "import sys, vl_convert; sys.stdout.write(vl_convert.vegalite_to_svg(sys.stdin.read()))"
-    command = [sys.executable, "-X", "utf8", "-c", program]
+    """The picture as SVG, or None if that took too long. Drawing cannot be interrupted, so a process of its own does it.
+
+    It looks for modules where this process has them, but never in the current directory, where anything may lie.
+    """
+    program = (
+        "import sys; sys.path += sys.argv[1:]; "
+        "import vl_convert; sys.stdout.write(vl_convert.vegalite_to_svg(sys.stdin.read()))"
+    )
+    places = [path for path in sys.path if path and Path(path).resolve() != Path.cwd()]
+    command = [sys.executable, "-I", "-X", "utf8", "-c", program, *places]
     if seconds <= 0:
         return None
     try:
@@ -257,6 +264,20 @@ def render_within(spec: Spec, seconds: float) -> bytes | None:
     return done.stdout
 
 
-def write(spec: Spec, path: Path) -> None:
+def check_file(path: Path, *, overwrite: bool) -> None:
+    """Refuse a file that no picture can be drawn into, before there is one."""
+    if path.suffix not in FORMATS:
+        raise _unknown_format(path.suffix)
+    check_output(path, overwrite=overwrite)
+
+
+def write(spec: Spec, path: Path, *, overwrite: bool = False) -> None:
     """Draw into a file; its name says how."""
-    files.write_bytes(path, render(spec, path.suffix))
+    check_file(path, overwrite=overwrite)
+    drawn = render(spec, path.suffix)
+    with open_output(path, overwrite=overwrite) as file:
+        file.write(drawn)
+
+
+def _unknown_format(kind: str) -> UsageError:
+    return UsageError(f"cannot draw a {kind or 'nameless'} file", hint=f"pictures end in {', '.join(FORMATS)}")

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from elman.core import files
 from elman.core.arrays import Array
-from elman.core.errors import DataError, ElmanError
+from elman.core.errors import DataError, ElmanError, WriteError
 from elman.core.settings import Config
 from elman.core.stored import FORMAT_VERSION, Manifest, Stored, open_directory, read_consistently
 from elman.training.config import TrainConfig
@@ -86,7 +86,11 @@ class LabelRecord(Record[D, M]):
 @contextlib.contextmanager
 def reserve(directory: Path, *, overwrite: bool) -> Iterator[None]:
     """Make sure, before any work is done, that a model may be written there, and that nobody else does."""
-    files.check_vacant(directory, overwrite=overwrite)
+    try:
+        files.check_vacant(directory, overwrite=overwrite)
+    except WriteError:
+        files.refuse_busy(directory)  # what is in the way belongs to somebody who is still at work
+        raise
     with files.lock(directory):
         files.check_vacant(directory, overwrite=overwrite)
         files.recover(directory)
@@ -169,13 +173,10 @@ class Saved(Generic[R]):
 
 
 def load(directory: Path, kind: type[R], restore: Callable[[Saved[R]], T], *, verify: bool) -> T:
-    """The model in a directory, as `restore` makes it from its files."""
+    """The model in a directory, as `restore` makes it from its files. Only what it reads is verified, not the card."""
 
     def load_stored(stored: Stored) -> T:
-        made = restore(Saved(_validated(kind, stored), stored))
-        for name in set(stored.manifest.files) & {METRICS, CURVES, CARD} if stored.verify else ():
-            stored.read(name)  # not needed, but what the manifest vouches for is all there
-        return made
+        return restore(Saved(_validated(kind, stored), stored))
 
     return read_consistently(directory, load_stored, verify=verify)
 

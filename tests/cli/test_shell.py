@@ -107,6 +107,24 @@ def test_a_bug_is_a_message_and_a_traceback_only_on_demand(
     assert "Traceback" in run("info", model).err
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 5 bytes")])
+def test_memory_that_is_not_there_is_no_bug(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def greedy(*arguments: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr("elman.api.load", greedy)
+    result = run("info", model)
+    assert (result.code, result.err.splitlines()[0]) == (1, "error: out of memory")
+
+
+def test_a_module_in_the_current_directory_is_not_taken_for_one_of_ours(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("raise SystemExit(3)")
+    done = run_process("next", model, "the", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_colour_only_on_a_terminal_that_wants_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,9 +167,48 @@ def test_a_full_disk_under_stdout_is_said(model: Path) -> None:
     assert done.stderr == "error: no space left on device\n"
 
 
-def test_a_stdout_that_is_not_there_is_no_trouble(model: Path) -> None:
-    done = subprocess.run(["sh", "-c", f"{sys.executable} -m elman info {model} >&-"], capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
+def run_shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`elman ...` as a shell runs it, with its redirections."""
+    return subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m {command}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize(
+    "verb", ["info {model}", "evaluate {model} {text}", "score {model} {text}", "next {model} the"]
+)
+def test_a_result_that_nobody_would_get_is_refused(model: Path, corpus: Path, verb: str) -> None:
+    """`evaluate ... >&-` ended with 0, its result lost."""
+    done = run_shell(f"elman {verb.format(model=model, text=corpus)} >&-")
+    assert done.returncode == 74
+    assert done.stderr.startswith("error: stdout is closed: the result would be lost\nhint: ")
+
+
+def test_streams_that_are_closed_are_no_bug(model: Path, corpus: Path, tmp_path: Path) -> None:
+    trained = run_shell(f"elman train lm {corpus} --out {tmp_path / 'm'} >&- 2>&-")
+    assert trained.returncode == 0
+    assert elman.load(tmp_path / "m").next("the cat", k=1)
+    for verb in (f"score {model}", f"score {model} -", f"evaluate {model} -", f"train lm - --out {tmp_path / 'n'}"):
+        done = run_shell(f"elman {verb} <&-")
+        assert done.returncode == 66, verb
+        assert done.stderr.startswith("error: cannot read stdin: it is closed\nhint: ")
+    assert not (tmp_path / "n").exists()
+
+
+def test_a_stdout_whose_encoding_cannot_hold_the_text_is_said(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("süß ist das\n" * 20, encoding="utf-8")
+    elman.train("lm", text, out=tmp_path / "m", model="bigram", units="space")
+    done = run_shell(f"elman next {tmp_path / 'm'} ''", PYTHONIOENCODING="ascii")
+    assert done.returncode == 74
+    assert done.stderr.startswith("error: stdout is ascii, which has no ")
+    assert "PYTHONIOENCODING=utf-8" in done.stderr
+    assert run_shell(f"elman next {tmp_path / 'm'} ''", PYTHONIOENCODING="utf-8").returncode == 0
 
 
 def _heed_interrupts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 import elman
+from elman.core.errors import WriteError
 from tests.commands import LINES, Run
 
 KEYS = ["perplexity", "nats_per_token", "bits_per_byte", "tokens", "unknown_tokens", "impossible_tokens", "signature"]
@@ -260,6 +262,33 @@ def test_a_model_that_went_through_arpa_scores_the_same(run: Run, model: Path, c
     before, after = (run("evaluate", place, corpus, "--json").json for place in (model, tmp_path / "back"))
     assert after["perplexity"] == pytest.approx(before["perplexity"], rel=1e-5)
     assert after["tokens"] == before["tokens"]
+
+
+def test_an_export_overwrites_nothing_unasked_and_no_model_at_all(run: Run, model: Path, tmp_path: Path) -> None:
+    """It replaced a thesis, and the model's own tensors, with an ARPA file."""
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("ten years")
+    refused = run("export", model, "--format", "arpa", "--out", thesis)
+    assert (refused.code, thesis.read_text()) == (74, "ten years")
+    assert refused.err.splitlines() == [f"error: {thesis} is there already", "hint: --overwrite replaces it"]
+    assert run("export", model, "--format", "arpa", "--out", thesis, "--overwrite").code == 0
+    assert thesis.read_text().startswith("\\data\\")
+    before = (model / "model.safetensors").read_bytes()
+    own = run("export", model, "--format", "arpa", "--out", model / "model.safetensors", "--overwrite")
+    assert own.code == 74 and "is a file of the model in" in own.err
+    with pytest.raises(WriteError, match="is a file of the model in"):
+        elman.load(model).export(model / "model.safetensors", overwrite=True)
+    with pytest.raises(WriteError, match="is there already"):
+        elman.load(model).export(thesis)
+    assert (model / "model.safetensors").read_bytes() == before
+
+
+def test_an_export_goes_to_stdout_or_is_compressed(run: Run, model: Path, tmp_path: Path) -> None:
+    printed = run("export", model, "--format", "arpa", "--out", "-")
+    assert printed.code == 0 and printed.err == ""
+    assert run("export", model, "--format", "arpa", "--out", tmp_path / "m.arpa.gz").code == 0
+    assert gzip.decompress((tmp_path / "m.arpa.gz").read_bytes()).decode() == printed.out
+    assert run("import", tmp_path / "m.arpa.gz", "--out", tmp_path / "back").code == 0
 
 
 def test_what_cannot_be_exported_says_so(run: Run, stream_model: Path, tmp_path: Path) -> None:

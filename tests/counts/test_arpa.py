@@ -289,7 +289,7 @@ def test_a_file_without_unk_makes_unknown_words_very_unlikely(tmp_path, kenlm):
     found = log10s(tokens, model, ["z"])
     np.testing.assert_allclose(found, [-0.5 - 100, -0.5], atol=1e-4)
     np.testing.assert_allclose(found, [s for s, _, _ in kenlm.Model(str(path)).full_scores("z")], atol=1e-4)
-    write_arpa(model, tokens, path)
+    write_arpa(model, tokens, path, overwrite=True)
     np.testing.assert_allclose(log10s(*read_arpa(path), ["z"]), found)
 
 
@@ -498,7 +498,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
 
     monkeypatch.setattr("elman.counts.arpa._lines_of", full)
     with pytest.raises(WriteError, match="no space"):
-        write_arpa(model, tokens, out)
+        write_arpa(model, tokens, out, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["out.arpa"]
     assert out.read_text() == "before"
 

@@ -52,7 +52,7 @@ def digest(directory: Path) -> dict[str, str]:
     for name, array in sorted(found.tensors.items()):
         result[name] = hashlib.sha256(array.tobytes()).hexdigest()
     result["state"] = str([found.state[key] for key in ("step", "tokens", "position", "best_loss", "best_step")])
-    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (directory / RUN_FOLDER / "metrics.jsonl").read_text().splitlines()]
     result["losses"] = str(
         [(line["step"], line.get("nats_per_token"), line.get("valid_nats_per_token")) for line in lines]
     )

@@ -99,6 +99,6 @@ def test_a_validation_is_interrupted_by_a_signal_or_for_lack_of_time() -> None:
 
 def test_a_run_that_nothing_would_end_is_refused() -> None:
     with pytest.raises(UsageError, match="no telling when to stop"):
-        require_an_end(pace(), has_validation=False)
-    require_an_end(pace(), has_validation=True)
-    require_an_end(pace(steps=1), has_validation=False)
+        require_an_end(has_end=False, has_validation=False)
+    require_an_end(has_end=False, has_validation=True)
+    require_an_end(has_end=True, has_validation=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from elman.core.files import RUN_FOLDER
 from elman.nets.trainable import Loss
 from elman.training import guard
 from elman.training import loop as trainer_module
@@ -180,7 +181,7 @@ def test_a_model_damaged_from_the_start_is_refused() -> None:
 
 def test_the_journal_tells_of_it_once_and_repeats_no_step(tmp_path: Path) -> None:
     run(trainer(tmp_path, model=Broken("loss", at=30), log_steps=5))
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / RUN_FOLDER / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "gradient_norm" in line] == [5, 10, 15, 20, 25, 30]
     assert sum("guard" in line for line in lines) == 1
 

@@ -50,7 +50,7 @@ def test_a_journal_that_was_lost_is_begun_again(tmp_path: Path) -> None:
 
 
 def test_event_files_hold_the_numbers(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, tensorboard=True)
+    journal = Journal(tmp_path, events=tmp_path / EVENTS)
     journal.write(3, {"loss": 2.5, "note": "words are left out"})
     journal.close()
     (events,) = (tmp_path / EVENTS).iterdir()
@@ -61,5 +61,5 @@ def test_event_files_hold_the_numbers(tmp_path: Path) -> None:
 def test_without_tensorboardx_there_is_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(ElmanError) as caught:
-        Journal(tmp_path, tensorboard=True)
+        Journal(tmp_path, events=tmp_path / EVENTS)
     assert "elman[track]" in (caught.value.hint or "")

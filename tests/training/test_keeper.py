@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from elman.core.errors import UsageError
+from elman.core.files import RUN_FOLDER
 from elman.text.batches import StreamBatches
 from elman.training.checkpoint import newest_checkpoint
 from elman.training.config import TrainConfig
@@ -38,7 +39,7 @@ def keeper(directory: Path | None, config: TrainConfig = CONFIG, **changes: Any)
 
 
 def lines(directory: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (directory / RUN_FOLDER / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_a_run_that_was_saved_is_restored_with_its_numbers_and_weights(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_stopping_anywhere_changes_nothing(settings: dict[str, Any], reset_lines
         assert weights(again.model) == weights(whole.model)  # type: ignore[arg-type]
         assert again.state.best_loss == whole.state.best_loss and again.state.step == whole.state.step
         assert again.outcome is not None and whole.outcome is not None and again.outcome.tally == whole.outcome.tally
-        journals = [(path / "metrics.jsonl").read_text() for path in (directory, tmp_path / "whole")]
+        journals = [(path / RUN_FOLDER / "metrics.jsonl").read_text() for path in (directory, tmp_path / "whole")]
         assert losses(journals[0]) == losses(journals[1])
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from elman.core.errors import DataError, UsageError
+from elman.core.files import RUN_FOLDER
 from elman.text.batches import Position, StreamBatches
 from elman.training.config import TrainConfig
 from elman.training.validation import score_exactly
@@ -174,7 +175,7 @@ def test_progress_has_all_that_a_bar_shows() -> None:
 
 def test_the_journal_has_every_tenth_step_and_the_end(tmp_path: Path) -> None:
     run(trainer(tmp_path, log_steps=10))
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / RUN_FOLDER / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "gradient_norm" in line] == [10, 20, 30]
     assert [line["step"] for line in lines if "valid_perplexity" in line] == [17, 34]
     assert lines[-1]["final_perplexity"] == pytest.approx(math.exp(lines[-1]["final_nats_per_token"]))

@@ -37,6 +37,7 @@ from elman.cli import (
 )
 from elman.core.errors import ElmanError
 
+RESULTS_ON_STDOUT = (evaluate.evaluate, score.score, generate.generate, next_.next_symbols, predict.predict, info.info)
 INTERRUPTED, TERMINATED, CLOSED_PIPE = 128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGPIPE
 
 
@@ -93,6 +94,8 @@ def _deferred(verb: Callable[..., None]) -> Callable[..., Callable[[], None]]:
 
     @functools.wraps(verb)
     def defer(**arguments: Any) -> Callable[[], None]:
+        if verb in RESULTS_ON_STDOUT:
+            terminal.require_stdout()
         return functools.partial(verb, **arguments)
 
     return defer
@@ -102,6 +105,8 @@ def run(arguments: Sequence[str]) -> int:
     """Do what the arguments say. -> the exit code"""
     # numpy multiplies no large matrices here; its threads only wait for each other, 20 times slower on a busy machine
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if sys.stderr is None:  # closed by whoever called us: nobody reads what is said
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     if arguments[:1] == ["train"] and (len(arguments) == 1 or {"-h", "--help"} & {*arguments}):
         train.describe_choices()
     try:
@@ -126,13 +131,12 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         _silence_stdout()
         return CLOSED_PIPE
-    except MemoryError:
-        terminal.fail("out of memory", "use a smaller model or fewer data; --memory limits what counting may use")
-        return 1
     except OSError as error:
         return _system_error(error)
+    except UnicodeEncodeError as error:
+        return _encoding_error(error)
     except Exception as error:
-        return _bug(error)
+        return _out_of_memory() if _is_about_memory(error) else _bug(error)
 
 
 def _usable(hint: str | None, verb: Sequence[str]) -> str | None:
@@ -164,6 +168,31 @@ def _system_error(error: OSError) -> int:
     terminal.fail(f"{(error.strerror or str(error)).lower()}{place}")
     _silence_stdout()
     return 74 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO) else 1
+
+
+def _encoding_error(error: UnicodeEncodeError) -> int:
+    """A text that cannot be written: stdout has an alphabet without it, or it came out of arguments that are no text."""
+    char = error.object[error.start]
+    if error.encoding.replace("-", "").lower() == "utf8":
+        terminal.fail(f"an argument is not UTF-8: {char!r} is no character", "give it in UTF-8")
+        return 2
+    terminal.fail(f"stdout is {error.encoding}, which has no {char!r}", "PYTHONIOENCODING=utf-8 before the command")
+    _silence_stdout()
+    return 74
+
+
+def _is_about_memory(error: Exception) -> bool:
+    """torch says it in the words of its allocator."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+    )
+
+
+def _out_of_memory() -> int:
+    terminal.fail("out of memory", "use a smaller model or fewer data; --memory limits what counting may use")
+    return 1
 
 
 def _bug(error: Exception) -> int:

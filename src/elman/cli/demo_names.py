@@ -81,7 +81,7 @@ def compare_contexts(out: Path, seed: int, step: Callable[[str], None]) -> list[
                 targets=sample["tokens"],
                 title=f"{SOURCE} -> {sample['text']}",
             )
-            pictures.write(spec, out / PICTURE)
+            pictures.write(spec, out / PICTURE, overwrite=True)
     return rows
 
 

@@ -8,7 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import Errors, Json, ModelDirectory, NoVerify, Seed, SourceFiles, TargetFiles, choose_data
+from elman.cli.options import (
+    Errors,
+    Json,
+    ModelDirectory,
+    NoVerify,
+    OverwriteFile,
+    Seed,
+    SourceFiles,
+    TargetFiles,
+    choose_data,
+)
 from elman.core.errors import UsageError
 
 
@@ -31,6 +41,7 @@ def evaluate(
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="BLEU by length, or what was taken for what: .svg, .png, .html.")
     ] = None,
+    overwrite: OverwriteFile = False,
     dynamic: Annotated[
         bool, typer.Option("--dynamic", help="Also let nets learn from each piece of the text once it is scored.")
     ] = False,
@@ -47,13 +58,17 @@ def evaluate(
     from elman.api import EvaluateOptions, TaskModel, load
 
     files = choose_data(data, source, target)
+    if picture is not None:
+        from elman import pictures
+
+        pictures.check_file(picture, overwrite=overwrite)
     model: TaskModel[Any] = load(directory, verify=not no_verify)
     options = EvaluateOptions(
         beam=beam,
         reset_lines=reset_lines,
         dynamic=dynamic,
         dynamic_rate=dynamic_rate,
-        targets=target,
+        targets=[Path(name) for name in target] if target else None,
         errors=errors,
         seed=seed,
     )
@@ -64,12 +79,10 @@ def evaluate(
     else:
         terminal.print_numbers(found)
     if picture is not None:
-        from elman import pictures
-
         drawn = model.pictures(found)
         if not drawn:
             raise UsageError("there is no picture of these numbers", hint="leave --picture out")
-        pictures.write(drawn[0], picture)
+        pictures.write(drawn[0], picture, overwrite=overwrite)
     if found.get("impossible_tokens"):
         terminal.say(
             f"the perplexity is infinite: {found['impossible_tokens']:,} tokens have probability zero "

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import ModelDirectory, NoVerify
+from elman.cli.options import ModelDirectory, NoVerify, OverwriteFile
 
 
 def export(
@@ -16,13 +16,22 @@ def export(
     kind: Annotated[
         Literal["arpa"], typer.Option("--format", metavar="arpa", help="arpa: for KenLM, SRILM and others.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="The file to write.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="PATH", help="The file to write; - is stdout, .gz is compressed.", show_default=False
+        ),
+    ],
+    overwrite: OverwriteFile = False,
     no_verify: NoVerify = False,
 ) -> None:
     """Write a model in a format that other tools read."""
     from elman.api import load_language_model
+    from elman.core.outputs import STDOUT, check_output
 
+    check_output(out, overwrite=overwrite)
     model = load_language_model(directory, verify=not no_verify)
     with terminal.status(f"writing {out}"):
-        model.export(out, format=kind)
-    terminal.say(f"wrote {out} ({terminal.size(out.stat().st_size)})")
+        model.export(out, format=kind, overwrite=overwrite)
+    if str(out) != STDOUT:
+        terminal.say(f"wrote {out} ({terminal.size(out.stat().st_size)})")

@@ -14,6 +14,7 @@ OutDirectory = Annotated[
     Path, typer.Option("--out", "-o", metavar="DIR", help="Where the model is written.", show_default=False)
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the model that is there.")]
+OverwriteFile = Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 NoVerify = Annotated[bool, typer.Option("--no-verify", help="Load without checking the model's files for damage.")]
 Errors = Annotated[

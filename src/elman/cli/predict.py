@@ -55,7 +55,7 @@ def predict(
 
     Of files with a word and its tags a line, all is written as it was, with the tags in their column.
     """
-    if file is None and sys.stdin.isatty():
+    if file is None and terminal.is_typed():
         terminal.show_help(context)
     from elman.api import PredictOptions, TaskModel, load
 

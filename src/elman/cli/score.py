@@ -27,7 +27,7 @@ def score(
     no_verify: NoVerify = False,
 ) -> None:
     """Score each line alone: nats, tokens and perplexity, tab-separated, a line for a line."""
-    if file is None and sys.stdin.isatty():
+    if file is None and terminal.is_typed():
         terminal.show_help(context)
     from elman.api import load_language_model
 

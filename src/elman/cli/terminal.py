@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from elman.core.errors import UsageError
+from elman.core.errors import UsageError, WriteError
 
 if TYPE_CHECKING:
     from elman.api import TaskModel
@@ -27,6 +27,11 @@ TABLES = ("by_label", "by_length")  # keys of evaluate that are printed as table
 def is_fancy(stream: IO[str]) -> bool:
     """Whether colour and moving bars make sense there (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def is_typed() -> bool:
+    """Whether somebody would have to type what is read from stdin."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def say(message: str) -> None:
@@ -45,6 +50,12 @@ def fail(what: str, hint: str | None = None) -> None:
 def dim(text: str) -> str:
     """Set back from the rest, on a terminal."""
     return f"\x1b[2m{text}\x1b[0m" if is_fancy(sys.stderr) else text
+
+
+def require_stdout() -> None:
+    """Refuse to work for a result that nobody would get."""
+    if sys.stdout is None:
+        raise WriteError("stdout is closed: the result would be lost", hint="leave out >&-, or write into a file")
 
 
 def print_json(result: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ import fcntl
 import json
 import mmap
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,7 @@ Content: TypeAlias = bytes | Mapping[str, Array]  # the bytes of a file, or the 
 
 LOCK = ".lock"
 RUN_FOLDER = "checkpoints"  # of a run that goes on
+RUN = "run.json"  # in it: what was asked for
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Array]) -> Entry:
@@ -53,7 +55,7 @@ def commit(
     data_fingerprint: str | None = None,
 ) -> Manifest:
     """Make these the files of a model directory, all of them or, on any failure, none. The caller holds its lock."""
-    with _write_errors(directory):
+    with write_errors(directory):
         before = recover(directory)
         try:
             entries = {name: _write_content(directory / (name + NEW), content) for name, content in contents.items()}
@@ -79,7 +81,7 @@ def commit(
 
 def recover(directory: Path) -> Manifest | None:
     """Finish a change that was cut off, and sweep what never became part of a model. The caller holds the lock."""
-    with _write_errors(directory):
+    with write_errors(directory):
         manifest = _readable_manifest(directory)
         if manifest is not None and (manifest.pending or manifest.removed):
             manifest = _finish(directory, manifest)
@@ -107,6 +109,8 @@ def _sweep(directory: Path) -> None:
     for path in directory.glob(f"*{NEW}"):
         if path.name not in wanted and path.is_file():
             os.unlink(path)  # noqa: PTH108
+        elif path.is_dir() and path.name.startswith(RUN_FOLDER + "."):  # of a run that was being written or removed
+            shutil.rmtree(path)
 
 
 def _readable_manifest(directory: Path) -> Manifest | None:
@@ -133,7 +137,7 @@ def _write_content(path: Path, content: Content) -> Entry:
 
 def _write_file(path: Path, buffers: Sequence[memoryview]) -> Entry:
     """Write and sync a file that is not there yet, while another thread hashes the same memory."""
-    with _write_errors(path), ThreadPoolExecutor(max_workers=1) as pool:
+    with write_errors(path), ThreadPoolExecutor(max_workers=1) as pool:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         stopped: list[bool] = []
         try:
@@ -185,7 +189,7 @@ def _versions() -> dict[str, str]:
 def replacing(path: Path) -> Iterator[Path]:
     """A path to write a single file to; it takes the place of `path` only when the block ends well."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}{NEW}")
-    with _write_errors(path):
+    with write_errors(path):
         try:
             yield temporary
             descriptor = os.open(temporary, os.O_RDONLY)
@@ -207,7 +211,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
+def write_errors(path: Path) -> Iterator[None]:
     """An OSError inside becomes a WriteError that says what to do."""
     try:
         yield
@@ -250,7 +254,7 @@ def _make_directory(directory: Path) -> list[Path]:
     while not path.exists():
         missing.append(path)
         path = path.parent
-    with _write_errors(directory):
+    with write_errors(directory):
         if not path.is_dir():
             raise WriteError(f"{path} is a file, not a directory", hint="choose another place with --out")
         directory.mkdir(parents=True, exist_ok=True)
@@ -259,7 +263,7 @@ def _make_directory(directory: Path) -> list[Path]:
 
 def _take_lock(directory: Path) -> int:
     path = directory / LOCK
-    with _write_errors(directory):
+    with write_errors(directory):
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
@@ -270,13 +274,30 @@ def _take_lock(directory: Path) -> int:
                         return descriptor
             except BlockingIOError:
                 os.close(descriptor)
-                raise BusyError(
-                    f"another process is writing into {directory}", hint="wait until it is done, or use another --out"
-                ) from None
+                raise _busy(directory) from None
             except BaseException:
                 os.close(descriptor)
                 raise
             os.close(descriptor)
+
+
+def _busy(directory: Path) -> BusyError:
+    return BusyError(f"another process is writing into {directory}", hint="wait until it is done, or use another --out")
+
+
+def refuse_busy(directory: Path) -> None:
+    """An error if somebody else writes into a directory now. Nothing is written to find out."""
+    with contextlib.suppress(OSError), (directory / LOCK).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _busy(directory) from None
+
+
+def holds_run(directory: Path) -> bool:
+    """Whether there is a run of ours here that has not finished."""
+    folder = directory / RUN_FOLDER
+    return (folder / RUN).is_file() or holds_model(folder)
 
 
 def check_vacant(directory: Path, *, overwrite: bool) -> None:
@@ -291,7 +312,7 @@ def check_vacant(directory: Path, *, overwrite: bool) -> None:
         if not overwrite:
             raise WriteError(f"{directory} holds a model already", hint="--overwrite replaces it")
         return
-    if RUN_FOLDER in names:
+    if holds_run(directory):
         if not overwrite:
             raise WriteError(
                 f"{directory} holds a run that has not finished",

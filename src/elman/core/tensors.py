@@ -105,11 +105,22 @@ def _parse_header(path: Path, view: memoryview) -> tuple[int, dict[str, _Place]]
     return 8 + length, places
 
 
+def refuse_not_finite(name: str, array: Array, *, zeros: bool = False) -> None:
+    """An error where an array of a saved model has NaN or infinity. zeros: it holds logarithms, -infinity is that of zero."""
+    if array.dtype.kind != "f" or not array.size:
+        return
+    highest = array.max()  # NaN if anything is
+    if not highest < np.inf or not (zeros or array.min() > -np.inf):
+        number = "NaN" if np.isnan(highest) else "infinity"
+        raise DataError(f"{name} has {number} in it: the model is damaged, or its training diverged", hint=DAMAGED)
+
+
 def require_table(tensors: Mapping[str, Array], name: str, kinds: str, rows: int | None = None) -> Array:
     """One array of a saved model, of one of these kinds of numbers and this length; an error where it is not so."""
     found = tensors.get(name)
     if found is None or found.dtype.kind not in kinds or found.ndim != 1 or (rows is not None and len(found) != rows):
         raise DataError(f"the model's table {name} is missing or not what it should be", hint=DAMAGED)
+    refuse_not_finite(f"the model's table {name}", found, zeros=True)
     return found
 
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError, MissingError, UsageError
-from elman.core.files import replacing
+from elman.core.outputs import open_output
 from elman.counts.arpa_lines import DAMAGED, NATS, Lines, parse_rows, shown
 from elman.counts.counting import smallest_type
 from elman.counts.ngram import NgramModel, advance_nodes
@@ -270,7 +270,7 @@ def _place_type(num_rows: int) -> type[np.generic]:
     return np.uint32 if num_rows < 2**32 else np.int64
 
 
-def write_arpa(model: object, tokens: Sequence[str], path: Path) -> None:
+def write_arpa(model: object, tokens: Sequence[str], path: Path, *, overwrite: bool = False) -> None:
     """Write a back-off n-gram model, the words given by id, as KenLM and SRILM read it. All of the file, or none."""
     if not isinstance(model, NgramModel):
         raise UsageError(
@@ -289,14 +289,14 @@ def write_arpa(model: object, tokens: Sequence[str], path: Path) -> None:
             )
     symbols = [*tokens, BOS]
     symbols[UNK_ID], symbols[EOS_ID] = UNK, EOS
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("\\data\\\n")
-        file.writelines(f"ngram {k}={model.trie.num_nodes(k)}\n" for k in range(1, model.order + 1))
+    with open_output(path, overwrite=overwrite) as file:
+        counts = (f"ngram {k}={model.trie.num_nodes(k)}\n" for k in range(1, model.order + 1))
+        file.write("".join(["\\data\\\n", *counts]).encode())
         for k in range(1, model.order + 1):
-            file.write(f"\n\\{k}-grams:\n")
+            file.write(f"\n\\{k}-grams:\n".encode())
             for first in range(0, model.trie.num_nodes(k), CHUNK_ROWS):
-                file.writelines(_lines_of(model, symbols, k, first))
-        file.write("\n\\end\\\n")
+                file.write("".join(_lines_of(model, symbols, k, first)).encode())
+        file.write(b"\n\\end\\\n")
 
 
 def _lines_of(model: NgramModel, symbols: Sequence[str], order: int, first: int) -> Iterator[str]:

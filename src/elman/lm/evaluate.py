@@ -20,7 +20,7 @@ import numpy as np
 from elman import __version__
 from elman.core.arrays import Array
 from elman.core.errors import DataError
-from elman.lm.protocol import FreeModel, S
+from elman.lm.protocol import FreeModel, S, refuse_nan
 from elman.text.units.vocabulary import EOS_ID
 
 LN2 = math.log(2)
@@ -229,9 +229,7 @@ def line_starts(ids: Array) -> Array:
 
 
 def _tally(block: IdBlock, nats_N: Array) -> Tally:
-    nats = float(nats_N.sum(dtype=np.float64))
-    if math.isnan(nats):
-        raise DataError("the model's log-probabilities are not numbers (NaN)", hint="its weights are damaged")
+    nats = float(refuse_nan(nats_N).sum(dtype=np.float64))
     impossible_tokens = 0
     if math.isinf(nats):
         is_possible = np.isfinite(nats_N)
@@ -283,7 +281,7 @@ def score_lines(lm: FreeModel[S], lines: Sequence[Array], *, chunk_tokens: int =
     """Score each line alone from the start, exactly the ids it has: its end-of-sequence must be among them."""
     lengths_L = np.array([len(line) for line in lines], dtype=np.int64)
     ids = np.concatenate([np.zeros(0, dtype=np.int64), *lines]).astype(np.int64, copy=False)
-    nats_N = _line_nats(lm, ids, lengths_L, chunk_tokens)
+    nats_N = refuse_nan(_line_nats(lm, ids, lengths_L, chunk_tokens))
     # By line number: reduceat has no 0 for an empty line, and differences of a running total lose digits.
     nats_L = np.bincount(np.repeat(np.arange(len(lines)), lengths_L), weights=nats_N, minlength=len(lines))
     return LineScores(nats_L, lengths_L, nats_N)

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 import numpy as np
 
 from elman.core.arrays import Array
+from elman.core.errors import DataError
 
 S = TypeVar("S")
 
@@ -125,3 +126,13 @@ def score_by_steps(lm: LanguageModel[S], tokens: Array, lengths: Array, state: S
             position[active] = len(order) + np.arange(len(active))
             state = select(lm.join([state, part]), position)
     return nats, state
+
+
+def refuse_nan(log_probs: Array) -> Array:
+    """The same log-probabilities, or nats; an error where they are not numbers."""
+    if np.isnan(log_probs).any():
+        raise DataError(
+            "the model's probabilities are not numbers (NaN): it is damaged, or its training diverged",
+            hint="copy the model again from where it came, or train it again with a lower train.learning_rate",
+        )
+    return log_probs

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from elman.core.arrays import Array
-from elman.core.errors import DataError, UsageError
-from elman.lm.protocol import LanguageModel, S, num_rows, select
+from elman.core.errors import UsageError
+from elman.lm.protocol import LanguageModel, S, num_rows, refuse_nan, select
 from elman.lm.shaping import AS_IS, Shaping, shape, without
 
 Stop = int | Iterable[int]
@@ -105,10 +105,7 @@ def draw(log_probs: Array, rng: np.random.Generator) -> Array:
 
 
 def _predict(lm: LanguageModel[S], state: S) -> Array:
-    log_probs = lm.predict(state)
-    if np.isnan(log_probs).any():
-        raise DataError("the model's next-token probabilities are not numbers (NaN)", hint="its weights are damaged")
-    return log_probs
+    return refuse_nan(lm.predict(state))
 
 
 def length_norm(num_tokens: Array | int, length_penalty: float) -> Array:

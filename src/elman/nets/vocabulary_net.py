@@ -12,10 +12,11 @@ from typing import Generic, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import Linear, Module
+from torch.nn import Linear, Module, Parameter
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
+from elman.core.tensors import refuse_not_finite
 from elman.nets.attention_encoder import AttentionEncoder
 from elman.nets.config import NetConfig
 from elman.nets.embedding import Embedding
@@ -118,6 +119,8 @@ def load_tensors(net: Module, tensors: Mapping[str, Array]) -> None:
             if array.shape != tuple(tensor.shape):
                 expected = tuple(tensor.shape)
                 raise DataError(f"the tensors do not fit the settings: {name} is {array.shape}, not {expected}")
+            # of what was not learned but counted, logarithms may be those of zero
+            refuse_not_finite(f"the weight {name}", array, zeros=not isinstance(tensor, Parameter))
             tensor.copy_(torch.from_numpy(np.array(array)))  # a copy: the file may be mapped read-only
 
 

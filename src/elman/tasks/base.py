@@ -240,6 +240,7 @@ class NetTask(Task[R], Generic[R, A, H]):
     measuring_share: ClassVar[float] = 0.06  # of a budget, at most, for the numbers on the held-out rows at the end
     has_streams: ClassVar[bool] = False  # whether train.bptt and train.bptt_spread apply
     fits_temperature: ClassVar[bool] = False  # whether train.fit_temperature applies
+    plans_an_end: ClassVar[bool] = False  # its plan says after how many passes a run is over
 
     def model_names(self) -> tuple[str, ...]:
         """The families that the model's record lists, its default first."""
@@ -288,8 +289,9 @@ class NetTask(Task[R], Generic[R, A, H]):
 
     def train(self, request: TrainRequest) -> TaskModel[R]:
         """Read, size, train, measure and save."""
-        from elman.tasks.run import train_net
+        from elman.tasks.run import check_start, train_net
 
+        check_start(self, request)
         return train_net(self, self.prepare(request), request)
 
     def load(self, directory: Path, *, verify: bool) -> TaskModel[R]:

@@ -1,13 +1,11 @@
 """A training run of a net, whatever its task: on disk from the first moment, sized to its time, then saved as a model.
 
-A run lives in `DIR/checkpoints` until it is over: what was asked for (run.json), the files of the model to be, the rows
-as ids (memory-mapped, so memory does not grow with the corpus), the held-out rows, and the trainer's own checkpoints.
+A run lives in `DIR/checkpoints` (`tasks.run_folder`) until it is over. A model that was in DIR stays as it is until then.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,13 +17,14 @@ from pydantic import ValidationError
 from elman import pictures, store
 from elman.core import files
 from elman.core.errors import DataError, ElmanError, UsageError
+from elman.core.files import RUN
 from elman.core.settings import make
-from elman.core.stored import holds_model, read_tensors
 from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared, Report, TaskModel, TrainRequest
-from elman.tasks.legacy import upgrade_run
-from elman.training.budget import Budget, format_duration
+from elman.tasks.legacy import adopt_journal, upgrade_run
+from elman.tasks.run_folder import ARRAYS, HELDOUT, START, RunFiles, remove_run, write_run
+from elman.training.budget import Budget, Reserve, check_feasible, format_duration
 from elman.training.config import TrainConfig
-from elman.training.journal import METRICS
+from elman.training.journal import read_journal
 from elman.training.plan import Means
 from elman.training.progress import Outcome
 from elman.training.threads import advise_on_load, choose_threads, prepare_environment
@@ -33,11 +32,8 @@ from elman.training.threads import advise_on_load, choose_threads, prepare_envir
 if TYPE_CHECKING:
     from elman.training.loop import Trainer
 
-RUN = "run.json"
-ARRAYS = "ids.safetensors"
-HELDOUT = "heldout.jsonl"
-START = "start.safetensors"
 DEFAULT_SECONDS = 1800.0  # training time that a net is sized for where there is no budget
+TRAINING_COPIES = 4  # copies of the weights in memory: themselves, the gradient, and the two averages of Adam
 PLANNED_SHARE = 0.9  # share of the remaining time that is planned for training; the rest is for measuring and saving
 
 
@@ -57,11 +53,30 @@ class Run:
 # ------------------------------------------------------------------------------------------------------------- starting
 
 
+def check_start(task: NetTask[Any, Any, Any], request: TrainRequest) -> None:
+    """Refuse what no net can be trained with, before anything is read."""
+    from elman.training.decision import require_an_end
+
+    train = make(TrainConfig, request.settings["train"], section="train")
+    require_an_end(
+        has_end=task.plans_an_end or any(end is not None for end in (request.budget, train.epochs, train.steps)),
+        has_validation=request.holds_out or request.valid is not None,
+    )
+    if request.budget is not None:
+        check_feasible(request.budget, Reserve(), now=time.monotonic(), step_seconds=0.0)
+    if request.device is not None:
+        prepare_environment()
+        choose_device(request.device, request.report)
+
+
 def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], request: TrainRequest) -> TaskModel[Any]:
     """Size, train, measure and save a net."""
     prepare_environment()
     import torch
 
+    from elman.nets.allocation import LimitedMemory
+    from elman.training.checkpoint import has_trained
+    from elman.training.signals import Stopped
     from elman.training.speed import measure_peak
 
     threads = choose_threads(request.threads)
@@ -80,54 +95,47 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
         request.say(plan.sentences(seconds=seconds)[: None if budget else 1])
         settings = {**plan.model, **given["model"]}
         record = record.model_copy(update={"model": make(type(record.model), settings, section="model")})
-        net = task.build(record, prepared.examples, report=request.report)
+        with LimitedMemory(1 if torch.cuda.is_available() else TRAINING_COPIES):
+            net = task.build(record, prepared.examples, report=request.report)
     if budget is None and train.epochs is None and train.steps is None:
         request.report("without --budget or --epochs it ends when validation has stopped getting better")
     record = record.model_copy(update={"model": getattr(net, "config", record.model), "threads": threads})
     run = Run(task, record, train, prepared.examples, net, budget, request.out)
     if run.out is not None:
-        _write_run(run, starts_trained=prepared.start is not None)
-    return _train(run, resume=False, device=request.device, report=request.report, on_progress=request.on_progress)
+        _write_run(run, run.out, starts_trained=prepared.start is not None)
+    try:
+        return _train(run, resume=False, device=request.device, report=request.report, on_progress=request.on_progress)
+    except Stopped:
+        raise
+    except Exception:  # refused or failed, not stopped: what cannot be gone on with is not in the way of the next try
+        if run.out is not None and not has_trained(run.out):
+            remove_run(run.out)
+        raise
 
 
-def _write_run(run: Run, *, starts_trained: bool) -> None:
+def _write_run(run: Run, directory: Path, *, starts_trained: bool) -> None:
     """Write down what was asked for, so that a kill from here on loses nothing but time."""
-    assert run.out is not None
-    folder = run.out / files.RUN_FOLDER
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    files.write_tensors(folder / ARRAYS, run.examples.arrays)
-    for name, content in run.examples.assets.files().items():
-        files.write_bytes(folder / name, content)
+    contents: dict[str, files.Content] = {ARRAYS: run.examples.arrays, **run.examples.assets.files()}
     if run.examples.heldout is not None:
         rows = run.task.heldout_to_json(run.examples.heldout)
-        files.write_bytes(folder / HELDOUT, "".join(json.dumps(row) + "\n" for row in rows).encode())
+        contents[HELDOUT] = "".join(json.dumps(row) + "\n" for row in rows).encode()
     if starts_trained:
-        files.write_tensors(folder / START, run.net.tensors())
+        contents[START] = run.net.tensors()
     asked = {
         "train": run.train.model_dump(mode="json"),
         "budget_seconds": run.budget.seconds if run.budget else None,
         "record": run.record.model_dump(mode="json"),
     }
-    files.write_bytes(folder / RUN, json.dumps(asked, indent=1).encode())  # last: it says that the rest is there
+    contents[RUN] = json.dumps(asked, indent=1).encode()
+    write_run(directory, contents)
 
 
 # ------------------------------------------------------------------------------------------------------------- going on
 
 
-def find_run(directory: Path) -> Path | None:
-    """The folder of the run to go on with; None where a model is there instead, which is all that was wanted."""
-    folder = directory / files.RUN_FOLDER
-    if (folder / RUN).is_file():
-        return folder
-    if holds_model(directory):
-        return None
-    raise UsageError(f"there is no run to go on with in {directory}", hint="elman train begins one")
-
-
 def task_of_run(folder: Path) -> str:
     """The name of the task that a run is for."""
-    return str(_read_run(folder).get("record", {}).get("task"))
+    return str(RunFiles(folder).asked().get("record", {}).get("task"))
 
 
 def resume_net(
@@ -143,38 +151,30 @@ def resume_net(
     prepare_environment()
     import torch
 
-    folder = directory / files.RUN_FOLDER
-    asked = _read_run(folder)
-    arrays = read_tensors(folder / ARRAYS)
+    stored = RunFiles(directory / files.RUN_FOLDER)
+    if not stored.has_manifest:
+        adopt_journal(directory)  # of version 0.1.0
+    asked = stored.asked()
+    arrays = stored.tensors(ARRAYS)
     rows = upgrade_run(task.name, asked, arrays)  # of version 0.1.0
     try:
         record: AnyRecord = task.record_type.model_validate(asked["record"])
         train = TrainConfig.model_validate(asked["train"])
         seconds = asked["budget_seconds"]
     except (ValidationError, KeyError) as error:
-        raise DataError(f"{folder / RUN} is damaged: {str(error).splitlines()[0]}") from None
-    if (folder / HELDOUT).is_file():
-        rows = [json.loads(line) for line in (folder / HELDOUT).read_text().splitlines()]
+        raise DataError(f"{stored.folder / RUN} is damaged: {str(error).splitlines()[0]}") from None
+    if stored.has(HELDOUT):
+        rows = stored.heldout_rows()
     torch.set_num_threads(record.threads or choose_threads())
-    assets = task.read_assets(record, lambda name: (folder / name).read_bytes())
+    assets = task.read_assets(record, stored.read)
     examples = Examples(assets, arrays, None if rows is None else task.heldout_from_json(rows))
-    if (folder / START).is_file():
-        net = task.restore(record, assets, read_tensors(folder / START))
+    if stored.has(START):
+        net = task.restore(record, assets, stored.tensors(START))
     else:
         net = task.build(record, examples, report=lambda sentence: None)
     budget = None if seconds is None else Budget(seconds, started)
     run = Run(task, record, train, examples, net, budget, directory)
     return _train(run, resume=True, device=device, report=report, on_progress=on_progress)
-
-
-def _read_run(folder: Path) -> dict[str, Any]:
-    try:
-        content = json.loads((folder / RUN).read_bytes())
-    except ValueError as error:
-        raise DataError(f"{folder / RUN} is damaged: {error}") from None
-    if not isinstance(content, dict):
-        raise DataError(f"{folder / RUN} is damaged: it is not a JSON object")
-    return content
 
 
 # ------------------------------------------------------------------------------------------------------- to the end
@@ -245,11 +245,10 @@ def _follow(trainer: Trainer, *, notes: list[str], report: Report, on_progress: 
 
 def _save(out: Path, model: TaskModel[Any], *, spare_seconds: float | None, report: Report) -> None:
     """From here on it is a model, not a run; with a picture of how it went, if that can be drawn in the time to spare."""
-    path = out / METRICS
-    metrics = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    metrics = read_journal(out / files.RUN_FOLDER, report=report)
     contents = {**model.files(), **_curves(metrics, spare_seconds, report)}
     store.save(out, model.record, tensors=model.tensors(), contents=contents, metrics=metrics)
-    shutil.rmtree(out / files.RUN_FOLDER, ignore_errors=True)
+    remove_run(out)
 
 
 def _curves(metrics: Sequence[Mapping[str, Any]], seconds: float | None, report: Report) -> dict[str, bytes]:

@@ -79,7 +79,7 @@ def open_source(source: Source, *, header: bool | None = None, any_bytes: bool =
         return
     if str(source) == STDIN:
         if sys.stdin is None:
-            raise MissingError("there is no standard input", hint="give a file")
+            raise MissingError("cannot read stdin: it is closed", hint="give a file, or pipe a text in")
         yield Opened(sys.stdin.buffer, "lines")
         return
     name = str(source)

@@ -83,6 +83,11 @@ def newest_checkpoint(directory: Path) -> Checkpoint | None:
     return None
 
 
+def has_trained(directory: Path) -> bool:
+    """Whether there is a checkpoint of a run that has made a step: something to go on with."""
+    return any(path.name > f"step-{0:09d}" for path in _complete(directory / RUN_FOLDER))
+
+
 def sweep_checkpoints(directory: Path) -> None:
     """Remove unfinished checkpoints of a killed process. The caller holds the lock."""
     folder = directory / RUN_FOLDER

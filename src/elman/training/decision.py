@@ -65,9 +65,9 @@ def should_interrupt(pace: Pace, *, signum: int | None) -> bool:
     return signum is not None or pace.is_late()
 
 
-def require_an_end(pace: Pace, *, has_validation: bool) -> None:
+def require_an_end(*, has_end: bool, has_validation: bool) -> None:
     """Refuse a run that nothing would ever end."""
-    if not pace.has_end and not has_validation:
+    if not has_end and not has_validation:
         raise UsageError(
             "without validation text there is no telling when to stop", hint="give --budget, --epochs or --valid"
         )

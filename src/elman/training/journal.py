@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,30 @@ METRICS = "metrics.jsonl"
 EVENTS = "events"
 
 
-class Journal:
-    """Writes metrics.jsonl, one JSON object a line, flushed at once. A resumed run truncates it to `position` bytes."""
+def read_journal(directory: Path, *, report: Callable[[str], None]) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl. What is not one, as after damage to the disk, is left out and reported."""
+    path = directory / METRICS
+    found, num_bad = [], 0
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
+        try:
+            found.append(dict(json.loads(line)))
+        except (ValueError, TypeError):
+            num_bad += 1
+    if num_bad:
+        report(f"{num_bad:,} lines of {path} are damaged and left out")
+    return found
 
-    def __init__(self, directory: Path, *, position: int = 0, step: int = 0, tensorboard: bool = False) -> None:
+
+class Journal:
+    """Writes metrics.jsonl, one JSON object a line, flushed at once. A resumed run truncates it to `position` bytes.
+
+    events: where TensorBoard's event files go, if it is asked for.
+    """
+
+    def __init__(self, directory: Path, *, position: int = 0, step: int = 0, events: Path | None = None) -> None:
         self.path = directory / METRICS
-        self._events: Any = _open_events(directory / EVENTS, step) if tensorboard else None
+        self._events: Any = None
+        self._open_events = None if events is None else _event_opener(events, step)
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("ab")
@@ -36,7 +54,8 @@ class Journal:
             self._file.flush()
         except OSError as error:
             raise _cannot_write(self.path, error) from None
-        if self._events is not None:
+        if self._open_events is not None:
+            self._events = self._events or self._open_events()  # at the first line: a run that is refused leaves none
             for key, value in clean.items():
                 if key != "step" and isinstance(value, int | float):
                     self._events.add_scalar(key, value, step)
@@ -82,11 +101,12 @@ def _cannot_write(path: Path, error: OSError) -> WriteError:
     return WriteError(f"cannot write {path}: {(error.strerror or str(error)).lower()}", hint="make room and try again")
 
 
-def _open_events(directory: Path, step: int) -> Any:
+def _event_opener(directory: Path, step: int) -> Callable[[], Any]:
+    """What opens an event file, if that can be done at all."""
     try:
         from tensorboardX import SummaryWriter
     except ImportError:
         raise ElmanError(
             "train.tensorboard needs tensorboardX, which is not installed", hint="pip install 'elman[track]'"
         ) from None
-    return SummaryWriter(str(directory), purge_step=step or None)
+    return lambda: SummaryWriter(str(directory), purge_step=step or None)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from elman.core.errors import UsageError
+from elman.core.files import RUN_FOLDER
 from elman.training.checkpoint import (
     Checkpoint,
     newest_checkpoint,
@@ -19,7 +20,7 @@ from elman.training.checkpoint import (
 )
 from elman.training.config import TrainConfig
 from elman.training.decision import Decision
-from elman.training.journal import Journal
+from elman.training.journal import EVENTS, Journal
 from elman.training.run import Run, to_tensors
 from elman.training.run_state import RunState, state_from_json, state_to_json
 from elman.training.signals import Signals, Stopped
@@ -79,9 +80,9 @@ class Keeper:
         with ExitStack() as stack:
             stack.enter_context(self._signals)
             if self.directory is not None:
-                journal = Journal(
-                    self.directory, position=state.journal_bytes, step=state.step, tensorboard=self._tensorboard
-                )
+                events = self.directory / EVENTS if self._tensorboard else None
+                folder = self.directory / RUN_FOLDER  # beside a model that may be there, until the run is over
+                journal = Journal(folder, position=state.journal_bytes, step=state.step, events=events)
                 self._journal = stack.enter_context(closing(journal))
             yield
 

@@ -34,7 +34,7 @@ ASSUMED_EFFICIENCY = 0.5
 class Trainer:
     """Trains a net on batches: `for progress in trainer.run(): ...`, then `trainer.outcome`.
 
-    With a directory it writes checkpoints and metrics.jsonl there (the caller holds its lock), and with `resume` it goes
+    With a directory it writes checkpoints and its journal there (the caller holds its lock), and with `resume` it goes
     on from the newest checkpoint, if there is one. When the run is over, the model holds the best weights.
     identity: settings besides `config` and `seed` that cannot change between a stop and resuming.
     """
@@ -67,7 +67,7 @@ class Trainer:
         self._peak_flops = math.inf
         self._snapshot: Snapshot | None = None
         self._last = StepResult(math.nan, 0, math.nan, math.nan)
-        require_an_end(self._pace, has_validation=examiner is not None)
+        require_an_end(has_end=has_end, has_validation=examiner is not None)
 
     @property
     def state(self) -> RunState:

@@ -64,6 +64,19 @@ def test_it_learns_with_the_baseline_beside_it_and_evaluate_agrees(run: Run, fol
     assert (folder / "c.svg").is_file()
 
 
+def test_a_picture_overwrites_nothing_unasked_and_that_is_said_before_any_work(run: Run, folder: Path) -> None:
+    picture, own = folder / "mine.svg", folder / "classes" / "curves.svg"
+    picture.write_text("drawn by hand")
+    command = ("evaluate", folder / "classes", folder / "valid.tsv", "--picture")
+    refused = run(*command, picture)
+    assert (refused.code, refused.out, picture.read_text()) == (74, "", "drawn by hand")
+    assert refused.err.splitlines() == [f"error: {picture} is there already", "hint: --overwrite replaces it"]
+    assert "is a file of the model in" in run(*command, own, "--overwrite").err
+    assert run(*command, folder / "mine.gif").code == 2
+    assert run(*command, picture, "--overwrite").code == 0
+    assert picture.read_text().startswith("<svg")
+
+
 def test_several_labels_and_numbers(run: Run, folder: Path) -> None:
     assert float(str(kept(folder, "several")["accuracy"])) > 0.9
     assert float(str(kept(folder, "numbers")["r2"])) > 0.9

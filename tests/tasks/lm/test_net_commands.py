@@ -190,6 +190,7 @@ def test_what_cannot_be_is_refused_with_a_reason(
 
 def test_a_run_that_has_not_finished_is_not_overwritten_by_mistake(run: Run, text: Path, tmp_path: Path) -> None:
     (tmp_path / "m/checkpoints").mkdir(parents=True)
+    (tmp_path / "m/checkpoints/run.json").write_text("{}")
     found = run(*arguments(text, tmp_path / "m", "--model", "rnn", "--epochs", "1"))
     assert found.code == 74
     assert "elman resume" in found.err

@@ -57,6 +57,7 @@ class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
     flags = frozenset({"targets"})
     record_type = ClassifyRecord
     model_type = Classifier
+    plans_an_end = True
 
     def prepare(self, request: TrainRequest) -> Prepared[ClassifyRecord, ClassifyAssets, Pairs]:
         """Read the texts, learn words and labels, and fit the baseline."""

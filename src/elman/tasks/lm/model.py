@@ -14,6 +14,7 @@ import numpy as np
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.lm import evaluate as evaluation
+from elman.lm.protocol import refuse_nan
 from elman.lm.search import beam_search, sample
 from elman.lm.shaping import Shaping, likeliest
 from elman.tasks.base import EvaluateOptions, Prediction, PredictOptions, TaskModel
@@ -72,7 +73,7 @@ class Model(TaskModel[LmRecord]):
         if k < 1:
             raise UsageError(f"k is {k}", hint="give at least 1")
         prompt = self._read(text)
-        log_probs = self.lm.predict(prompt.state)[0]
+        log_probs = refuse_nan(self.lm.predict(prompt.state)[0])
         best = likeliest(log_probs, k)
         return [(self._symbol(int(i), prompt.ids), math.exp(float(log_probs[i]))) for i in best]
 
@@ -83,7 +84,7 @@ class Model(TaskModel[LmRecord]):
             lines = np.split(ids, np.flatnonzero(ids == EOS_ID)[:-1] + 1)
             nats = evaluation.score_lines(self.lm, lines).token_nats
         else:
-            nats = -self.lm.score(ids[None], np.array([len(ids)]), self.lm.start(1))[0][0]
+            nats = -refuse_nan(self.lm.score(ids[None], np.array([len(ids)]), self.lm.start(1))[0][0])
         return self._score(ids, nats)
 
     def score_lines(self, data: str | Path | Sources, *, per_token: bool = False) -> Iterator[list[Score]]:
@@ -261,13 +262,13 @@ class Model(TaskModel[LmRecord]):
             "notes": list(record.notes),
         }
 
-    def export(self, path: str | Path, *, format: str = "arpa") -> None:  # noqa: A002
-        """Write the model in a format that other tools read."""
+    def export(self, path: str | Path, *, format: str = "arpa", overwrite: bool = False) -> None:  # noqa: A002
+        """Write the model in a format that other tools read; compressed where the name ends in .gz, `-` is stdout."""
         if format != "arpa":
             raise UsageError(f"there is no format {format!r}", hint="formats: arpa")
         from elman.counts.arpa import write_arpa
 
-        write_arpa(self.lm, self.tokenizer.tokens, Path(path))
+        write_arpa(self.lm, self.tokenizer.tokens, Path(path), overwrite=overwrite)
 
     def _read(self, text: str) -> _Prompt:
         """The state after a text. Where words bring their space along, one at the end is not a word of its own."""
