@@ -406,7 +406,13 @@ def test_a_broken_line_is_named(old, new, message, tmp_path):
 
 
 def test_a_back_off_of_zero_on_the_highest_order_is_no_back_off(tmp_path):
-    read_arpa(put(tmp_path, TINY.replace("-0.05	<s> a b", "-0.05	<s> a b	0")))
+    tokens, model = read_arpa(put(tmp_path, TINY))
+    again_tokens, again = read_arpa(put(tmp_path, TINY.replace("-0.05	<s> a b", "-0.05	<s> a b	0")))
+    assert again_tokens == tokens
+    tensors = model.tensors()
+    assert again.tensors().keys() == tensors.keys()
+    for name, array in again.tensors().items():
+        np.testing.assert_array_equal(array, tensors[name])
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc3", b"\xed\xa0\x80"])

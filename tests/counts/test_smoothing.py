@@ -1,10 +1,14 @@
 """The classic smoothings against their definitions, their laws, and what they do with the unseen."""
 
+import math
+from collections import defaultdict
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elman.counts import smoothing as smoothing_module
 from elman.counts.counting import count_ngrams
 from elman.counts.scratch import Scratch
 from elman.counts.smoothing import CountModel, UniformModel, jelinek_mercer, tune_alpha, tune_weights
@@ -112,6 +116,51 @@ def test_interpolation_weights_do_not_get_worse_and_reach_the_best_single_weight
     assert -np.log(found * frequency[tokens] + (1 - found) / 4).sum() == pytest.approx(min(losses), abs=0.02)
     u, gamma = jelinek_mercer(weights)(1, counts.counts[0][:4], np.zeros(4, int), 1)
     assert u.sum() + gamma[0] == pytest.approx(1)
+
+
+def tuned_by_definition(lines, heldout, *, order, vocab_size, rounds):
+    """Jelinek-Mercer's EM over dictionaries. -> {(order, bucket): weight} of the buckets that held-out text had
+
+    A token's path goes down from its longest history. At each order it stays with the bucket's weight, if the history was
+    seen at all; what a bucket learns from is only the share of the token that came so far down.
+    """
+    raw = Reference(lines, order, vocab_size, reset_lines=True).raw
+    weights = defaultdict(lambda: 0.5)
+    for _ in range(rounds):
+        came, stayed = defaultdict(float), defaultdict(float)
+        for line in heldout:
+            text = [BOS, *line, EOS]
+            for end in range(1, len(text)):
+                path, p = [], 1 / vocab_size  # from the shortest history up: its bucket, and the chance to have stayed
+                for k in range(1, min(order, end + 1) + 1):
+                    history = tuple(text[end - k + 1 : end])
+                    total = sum(count for gram, count in raw[k].items() if gram[:-1] == history)
+                    if total:
+                        key = (k, int(math.log2(total)))
+                        frequency = raw[k].get((*history, text[end]), 0) / total
+                        below, p = p, weights[key] * frequency + (1 - weights[key]) * p
+                        assert below > 0
+                        path.append((key, weights[key] * frequency / p))
+                share = 1.0
+                for key, stay in reversed(path):
+                    came[key] += share
+                    stayed[key] += share * stay
+                    share *= 1 - stay
+        weights.update({key: min(max(stayed[key] / came[key], 1e-4), 1 - 1e-4) for key in came})
+    return dict(weights)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+def test_em_is_that_of_the_definition_and_an_order_learns_only_from_what_came_down_to_it(rounds, monkeypatch):
+    lines, heldout = random_lines(1, words=6, lines=25), random_lines(2, words=6, lines=15)
+    monkeypatch.setattr(smoothing_module, "EM_ROUNDS", rounds)
+    with Scratch() as scratch:
+        counts = count_ngrams(stream(lines), order=3, vocab_size=6, reset_lines=True, scratch=scratch)
+    found = tune_weights(CountModel(counts, alpha=0.0, reset_lines=True), stream(heldout), reset_lines=True)
+    expected = tuned_by_definition(lines, heldout, order=3, vocab_size=6, rounds=rounds)
+    assert {(k + 1, bucket) for k, bucket in np.argwhere(found.seen).tolist()} == expected.keys()
+    for (k, bucket), weight in expected.items():
+        assert found.values[k - 1, bucket] == pytest.approx(weight, rel=1e-9)
 
 
 def test_interpolated_beats_plain_add_on_text_not_seen():

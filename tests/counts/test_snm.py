@@ -247,6 +247,6 @@ def test_the_report_says_what_was_fitted_and_counted() -> None:
     said: list[str] = []
     ids = random_text(np.random.default_rng(9), vocab_size=6, num_lines=50)
     fit_snm(SMALL, ids, vocab_size=6, reset_lines=False, heldout_ids=ids[:40], report=said.append)
-    assert said[0].startswith("adjustment fitted on 40 held-out tokens, perplexity ")
+    assert said[0].startswith("adjustment fitted on 40 tokens held out, perplexity ")
     assert "templates" in said[1]
     assert "features" in said[1]

@@ -13,6 +13,9 @@ from tests.guards.cases import CASES, MIXTURE, call, describe_case, differences,
 
 HERE = Path(__file__).parent
 REFERENCES: dict[str, Any] = json.loads((HERE / "references.json").read_text())
+# What models of version 0.1.0 answer where new ones are meant to answer otherwise: with context=fixed the sum of a source
+# reaches the decoder's cells today, and in theirs the output alone. Never made anew.
+OLD_REFERENCES: dict[str, Any] = REFERENCES | json.loads((HERE / "references-0.1.0.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +66,7 @@ def test_models_of_version_0_1_0_load_and_answer_the_same(
     name: str, _archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(_archive)
-    check(describe_case(name, name), REFERENCES[name])
+    check(describe_case(name, name), OLD_REFERENCES[name])
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.is_kept])

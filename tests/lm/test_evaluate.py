@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from elman import __version__
 from elman.core.arrays import Array
 from elman.core.errors import DataError
+from elman.lm import evaluate as evaluation
 from elman.lm.evaluate import Evaluation, Tally, bootstrap, evaluate, prefetch, score_lines, signature
 from elman.testing import TableLM
 
@@ -73,6 +74,16 @@ def test_a_stream_remembers_the_line_before_and_a_line_alone_does_not() -> None:
     block = block_of(2, 1, 2, 1)
     assert run(TableLM(table), block, reset_lines=True).nats == pytest.approx(6 * LN2)
     assert run(TableLM(table), block, reset_lines=False).nats == pytest.approx(7 * LN2)
+
+
+def test_a_stream_remembers_across_the_blocks_that_are_scored_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks are put together up to 2 M tokens; beyond that the state has to be carried from one to the next."""
+    table = np.array([[1 / 4, 1 / 4, 1 / 2], [1 / 4, 1 / 2, 1 / 4], [1 / 4, 1 / 4, 1 / 2], [1 / 4, 1 / 4, 1 / 2]])
+    monkeypatch.setattr(evaluation, "JOINED_TOKENS", 2)
+    blocks = [block_of(2, 1), block_of(2, 1), block_of(2, 1)]
+    # a </s> | a </s> | a </s>: 1 + 2 bits, then twice 2 + 2; from the start each time it would be three times 1 + 2.
+    assert run(TableLM(table), *blocks, reset_lines=False).nats == pytest.approx(11 * LN2)
+    assert run(TableLM(table), *blocks, reset_lines=True).nats == pytest.approx(9 * LN2)
 
 
 def texts(max_lines: int = 12) -> st.SearchStrategy[list[list[int]]]:

@@ -21,6 +21,7 @@ INPUTS, HIDDEN = 3, 4
 LAYERS: dict[str, Any] = {
     "lstm": lambda dtype: LstmLayer(INPUTS, HIDDEN, forget_bias=1.0, dtype=dtype),
     "gru": lambda dtype: GruLayer(INPUTS, HIDDEN, dtype=dtype),
+    "gru, reset first": lambda dtype: GruLayer(INPUTS, HIDDEN, reset="before", dtype=dtype),
     **{
         f"rnn {recurrence} {activation}": lambda dtype, r=recurrence, a=activation: ElmanLayer(
             INPUTS, HIDDEN, recurrence=r, activation=a, dtype=dtype
@@ -174,7 +175,46 @@ def test_the_steps_from_elman_to_the_gru_in_plain_floats() -> None:
         assert after.item() == pytest.approx(value, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["lstm", "gru", "rnn plain tanh", "rnn gated tanh"])
+@pytest.mark.parametrize("reset", ["before", "after"])
+def test_gru_steps_in_plain_floats(reset: Any) -> None:
+    """Two steps of hidden 2, input 1. The candidate reads U (r h) as Cho et al. (2014) write it, or r (U h + b)."""
+    layer = GruLayer(1, 2, reset=reset, dtype=F64)
+    w, b = [0.5, -1.0, 2.0, 0.25, 0.7, -0.3], [0.1, 0.2, 0.0, -0.3, 0.4, -0.1]  # reset, update, candidate: two each
+    u = [[1.0, 0.5], [-0.5, -2.0], [0.3, 0.8], [1.2, -0.7], [0.9, -1.1], [0.6, 1.4]]
+    inner = [0.0, 0.0] if reset == "before" else [0.2, -0.6]
+    with torch.no_grad():
+        layer.weight_in.copy_(torch.tensor(w, dtype=F64)[:, None])
+        layer.weight_back.copy_(torch.tensor(u, dtype=F64))
+        layer.bias.copy_(torch.tensor(b, dtype=F64))
+        if reset == "after":
+            layer.bias_back.copy_(torch.tensor(inner, dtype=F64))
+    h = [-0.4, 0.6]
+    expected = []
+    for x in (0.8, -0.5):
+
+        def product(row: int, h: list[float]) -> float:
+            return u[row][0] * h[0] + u[row][1] * h[1]
+
+        r, z = ([1 / (1 + math.exp(-(w[i] * x + b[i] + product(i, h)))) for i in rows] for rows in ((0, 1), (2, 3)))
+        if reset == "before":
+            back = [product(4 + i, [r[0] * h[0], r[1] * h[1]]) for i in (0, 1)]
+        else:
+            back = [r[i] * (product(4 + i, h) + inner[i]) for i in (0, 1)]
+        new = [math.tanh(w[4 + i] * x + b[4 + i] + back[i]) for i in (0, 1)]
+        h = [(1 - z[i]) * new[i] + z[i] * h[i] for i in (0, 1)]
+        expected += h
+    inputs, start = torch.tensor([[[0.8]], [[-0.5]]], dtype=F64), torch.tensor([[-0.4, 0.6]], dtype=F64)
+    outputs, (after,) = layer(inputs, (start,))
+    assert outputs.flatten().tolist() == pytest.approx(expected, rel=1e-12)
+    assert after[0].tolist() == pytest.approx(h, rel=1e-12)
+
+
+def test_a_reset_before_the_product_has_no_second_bias() -> None:
+    """b of W x + b is the only one there is: an inner one would be added to it."""
+    assert set(dict(build("gru, reset first").named_parameters())) == {"weight_in", "weight_back", "bias"}
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "gru, reset first", "rnn plain tanh", "rnn gated tanh"])
 def test_weight_drop_leaves_recurrent_weights_out_for_the_whole_step_and_gives_them_no_gradient(name: str) -> None:
     layer = build(name)
     inputs, state = normal(FEW_STEPS + 2, 2, INPUTS), states(layer, 2)
@@ -249,7 +289,9 @@ def test_a_dense_layer_is_an_activation_of_a_linear_one(activation: Any, functio
     torch.testing.assert_close(outputs, function(inputs @ layer.weight.T + layer.bias))
 
 
-@pytest.mark.parametrize(("name", "gates"), [("lstm", 4), ("gru", 3), ("rnn plain tanh", 1), ("rnn gated tanh", 2)])
+@pytest.mark.parametrize(
+    ("name", "gates"), [("lstm", 4), ("gru", 3), ("gru, reset first", 3), ("rnn plain tanh", 1), ("rnn gated tanh", 2)]
+)
 def test_work_is_counted_by_gates(name: str, gates: int) -> None:
     assert build(name).multiply_adds() == gates * HIDDEN * (INPUTS + HIDDEN)
 

@@ -188,6 +188,32 @@ def test_passes_differ_and_seeds_differ_and_equal_ones_are_equal() -> None:
     assert order(1, 0) != order(2, 0)
 
 
+def first_tokens(data: LineBatches, epoch: int) -> list[list[int]]:
+    """What each batch of a pass begins its lines with: every line has tokens of its own."""
+    return [batch.targets[:, 0].tolist() for batch in one_pass(data, epoch)]
+
+
+def test_lines_of_one_length_are_grouped_anew_in_every_pass() -> None:
+    data = LineBatches(corpus([3] * 60), tokens=40, seed=1)
+    groups = [{frozenset(group) for group in first_tokens(data, epoch)} for epoch in (0, 1)]
+    assert len(groups[0]) == 6 and not groups[0] & groups[1]
+
+
+def test_batches_come_in_another_order_in_every_pass() -> None:
+    """One line a batch, all of them in one pool."""
+    data = LineBatches(corpus(list(range(1, 40))), tokens=1, seed=1)
+    passes = [first_tokens(data, epoch) for epoch in (0, 1)]
+    assert sorted(passes[0]) == sorted(passes[1]) and passes[0] != passes[1]
+
+
+def test_pools_come_in_another_order_in_every_pass() -> None:
+    """One line a pool, so that within a pool there is nothing to shuffle."""
+    data = LineBatches(corpus([4] * 40), tokens=5, seed=1, pool_tokens=5)
+    assert data.num_pools == 40
+    passes = [first_tokens(data, epoch) for epoch in (0, 1)]
+    assert sorted(passes[0]) == sorted(passes[1]) and passes[0] != passes[1]
+
+
 def test_the_part_of_a_pass_that_is_done_rises_from_0_to_1() -> None:
     ids = corpus(np.random.default_rng(0).integers(1, 9, 300).tolist())
     for data in (StreamBatches(ids, rows=3, bptt=7), LineBatches(ids, tokens=30, pool_tokens=200)):

@@ -100,10 +100,13 @@ def test_all_weight_on_a_net_is_the_net_alone() -> None:
 
 
 def test_a_step_is_that_of_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With s = 1 everywhere: W <- W + decay (W0 - W) - rate g / 2, first with W = W0, then away from it."""
+    """W <- W + decay (W0 - W) - rate g / (s + mean of s), first with W = W0, then away from it: the decay is even."""
     net = build("lstm")
     weights = list(net.parameters())
-    monkeypatch.setattr(dynamic._AdaptedNet, "_usual_gradients", lambda *_, **__: [torch.ones_like(w) for w in weights])
+    rng = torch.Generator().manual_seed(0)
+    usual = [torch.rand(weight.shape, generator=rng, dtype=weight.dtype) for weight in weights]
+    mean = sum(float(sizes.mean()) for sizes in usual) / len(usual)  # every tensor counts the same
+    monkeypatch.setattr(dynamic._AdaptedNet, "_usual_gradients", lambda *_, **__: [sizes.clone() for sizes in usual])
     found = adapted(net, TEXT[:12])
     trained = [weight.detach().clone() for weight in weights]
     read, carried, state = torch.tensor([[EOS_ID, *TEXT]]), net.start_training(1), net.start(1)
@@ -114,8 +117,8 @@ def test_a_step_is_that_of_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
         loss, carried = net.eval().loss(read[:, first : first + 4], read[:, first + 1 : first + 5], None, carried)
         loss.total.backward()
         with torch.no_grad():
-            for weight, origin in zip(weights, trained, strict=True):
-                weight += 0.01 * (origin - weight) - 0.05 * weight.grad / 2
+            for weight, origin, sizes in zip(weights, trained, usual, strict=True):
+                weight += 0.01 * (origin - weight) - 0.05 * weight.grad / (sizes + mean)
 
 
 def test_what_repeats_itself_is_learned() -> None:

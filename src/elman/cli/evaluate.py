@@ -43,7 +43,12 @@ def evaluate(
     ] = None,
     overwrite: OverwriteFile = False,
     dynamic: Annotated[
-        bool, typer.Option("--dynamic", help="Also let nets learn from each piece of the text once it is scored.")
+        bool,
+        typer.Option(
+            "--dynamic",
+            help="Also let nets learn from each piece of the text once it is scored "
+            "(RMS-scaled steps, and for all weights one decay towards the trained ones).",
+        ),
     ] = False,
     dynamic_rate: Annotated[
         float | None, typer.Option(min=0, metavar="R", help="How fast they learn. [default: 0.00015]")

@@ -31,7 +31,7 @@ Template = tuple[tuple[int, ...], ...]  # alternatives (one feature each, sharin
 
 
 class SnmConfig(Config):
-    """Sparse non-negative matrix estimation: n-gram and skip-gram features, adjustment fitted on held-out text."""
+    """Sparse non-negative matrix estimation: n-gram and skip-gram features, adjustment fitted on the end of the training text."""
 
     family: Literal["snm"] = "snm"
     order: int = Field(5, ge=1, le=10)  # n-gram features of 0 .. order-1 words
@@ -267,7 +267,8 @@ def fit_snm(
     targets = coarse_bucket(word_counts)
     evidence = [_gather(_count(text, kind), fitted, kind, token_numbers=numbers, targets=targets) for kind in kinds]
     fit = fit_adjustment(evidence, num_tokens=int(is_fitted.sum()), vocab_size=vocab_size)
-    report(f"adjustment fitted on {is_fitted.sum():,} held-out tokens, perplexity {np.exp(fit.nats_per_token):.2f}")
+    where = "at the end of the training text" if heldout_ids is None else "held out"
+    report(f"adjustment fitted on {is_fitted.sum():,} tokens {where}, perplexity {np.exp(fit.nats_per_token):.2f}")
     del evidence
     if heldout_ids is None:
         text = _training_text(ids, reach, vocab_size=vocab_size, reset_lines=reset_lines)

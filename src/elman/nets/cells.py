@@ -7,9 +7,10 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn import Parameter
 
+from elman.nets.config import Reset
 from elman.nets.dropout import drop_weights
 from elman.nets.layer import Layer, LayerState, draw_weights
-from elman.nets.scan import Activation, ElmanScan, GruScan, Recurrence
+from elman.nets.scan import Activation, ElmanScan, GruScan, Recurrence, ResetFirstGruScan
 
 
 class ElmanLayer(Layer):
@@ -56,31 +57,38 @@ class ElmanLayer(Layer):
 
 
 class GruLayer(Layer):
-    """A gated recurrent unit (Cho et al. 2014): see `GruScan`."""
+    """A gated recurrent unit (Cho et al. 2014): see `GruScan`, and `ResetFirstGruScan` for reset=before."""
 
     num_states = 1
 
-    def __init__(self, inputs: int, hidden: int, *, dtype: torch.dtype) -> None:
+    def __init__(self, inputs: int, hidden: int, *, reset: Reset = None, dtype: torch.dtype) -> None:
         super().__init__(hidden)
+        self.reset_first = reset == "before"
         self.weight_in = Parameter(torch.zeros(3 * hidden, inputs, dtype=dtype))
         self.weight_back = Parameter(torch.zeros(3 * hidden, hidden, dtype=dtype))
         self.bias = Parameter(torch.zeros(3 * hidden, dtype=dtype))
-        self.bias_back = Parameter(torch.zeros(hidden, dtype=dtype))
+        if not self.reset_first:
+            self.bias_back = Parameter(torch.zeros(hidden, dtype=dtype))
 
     def initialise(self, rng: torch.Generator) -> None:
         """Uniform weights, no biases."""
         draw_weights(rng, self.weight_in, self.weight_back, inputs=self.hidden)
         with torch.no_grad():
             self.bias.zero_()
-            self.bias_back.zero_()
+            if not self.reset_first:
+                self.bias_back.zero_()
 
     def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
         """-> (T, B, H), (h,)"""
         values_TBG = F.linear(inputs_TBI, self.weight_in, self.bias)
         weight_back = drop_weights(self.weight_back, weight_drop)
-        outputs_TBH: Tensor = GruScan.apply(  # type: ignore[no-untyped-call]
-            values_TBG, weight_back, self.bias_back, state[0]
-        )
+        outputs_TBH: Tensor
+        if self.reset_first:
+            outputs_TBH = ResetFirstGruScan.apply(values_TBG, weight_back, state[0])  # type: ignore[no-untyped-call]
+        else:
+            outputs_TBH = GruScan.apply(  # type: ignore[no-untyped-call]
+                values_TBG, weight_back, self.bias_back, state[0]
+            )
         return outputs_TBH, (outputs_TBH[-1],)
 
     def multiply_adds(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,10 @@ Head = Literal["full", "adaptive", "sampled", "nce", "blackout"]
 
 # How attention compares a query with what it looks at
 Score = Literal["dot", "scaled", "bilinear", "additive"]
+
+# Where a GRU's reset gate acts: on the state, before it is multiplied (Cho et al. 2014), or after. Not written where it
+# is not given, so that the records of models without it are as those of version 0.1.0.
+Reset = Annotated[Literal["before", "after"] | None, Field(exclude_if=lambda value: value is None)]
 
 # Matrices of hidden x hidden, for inputs and state each, that a layer of this kind has
 GATES = {"rnn": 1, "gru": 3, "lstm": 4, "transformer": 6}
@@ -91,6 +95,7 @@ class TextEncoderConfig(Config):
     family: Literal["rnn", "gru", "lstm"] = "lstm"
     hidden: int = Field(200, ge=1)  # of each direction
     layers: int = Field(1, ge=1)
+    reset: Reset = None  # gru only: before or after the product with the state; after if not given
     bidirectional: bool = True
     embedding: int | None = Field(None, ge=1)  # 100 if not given, or what the vectors have
     vectors: str | None = None  # word2vec or GloVe text; a word that is not there has the vector of its lower case
@@ -108,6 +113,7 @@ class TextEncoderConfig(Config):
 
     @model_validator(mode="after")
     def _vectors_and_layers_apply(self) -> Self:
+        check_reset(self.family, self.reset)
         if self.vectors is None and not self.tune_vectors:
             raise ValueError("tune_vectors=false needs vectors=FILE")
         if self.dropout_layers and self.layers < 2:
@@ -126,6 +132,12 @@ class LanguageNetConfig(NetConfig):
         if self.maxent is None and self.maxent_size is not None:
             raise ValueError("maxent_size needs maxent=ORDER")
         return self
+
+
+def check_reset(family: str, reset: Reset) -> None:
+    """Refuse a reset where there is no gate for it."""
+    if reset is not None and family != "gru":
+        raise ValueError(f"reset is for gru, not for {family}")
 
 
 def check_stack(*, layers: int, skip: Skip, dropout_layers: float | None) -> None:

@@ -11,8 +11,12 @@ def locked_dropout(values_TBH: Tensor, rate: float) -> Tensor:
     """Each row loses the same features at every step (Gal & Ghahramani 2016); the rest is scaled up. -> (T, B, H)"""
     if rate == 0:
         return values_TBH
-    mask_1BH = torch.empty_like(values_TBH[:1]).bernoulli_(1 - rate).div_(1 - rate)
-    return values_TBH * mask_1BH
+    return values_TBH * draw_mask(values_TBH[:1], rate)
+
+
+def draw_mask(like: Tensor, rate: float) -> Tensor:
+    """What dropout multiplies with: zero at this rate, else so much that the mean stays one. In the shape of `like`."""
+    return torch.empty_like(like).bernoulli_(1 - rate).div_(1 - rate)
 
 
 def drop_words(weight_VE: Tensor, tokens: Tensor, rate: float) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from elman.nets.cells import ElmanLayer, GruLayer
-from elman.nets.config import Skip
+from elman.nets.config import Reset, Skip
 from elman.nets.layer import Layer, LayerState
 from elman.nets.lstm import LstmLayer
 from elman.nets.stack import Stack, layer_inputs
@@ -115,13 +115,15 @@ class BidirectionalLayer(Layer):
         return self.onward.multiply_adds() + self.backward.multiply_adds()
 
 
-def make_cell(cell: Cell, inputs: int, hidden: int, *, dtype: torch.dtype = torch.float32) -> Layer:
-    """A recurrent layer with its usual settings."""
+def make_cell(
+    cell: Cell, inputs: int, hidden: int, *, reset: Reset = None, dtype: torch.dtype = torch.float32
+) -> Layer:
+    """A recurrent layer with its usual settings; `reset` is of a GRU."""
     match cell:
         case "rnn":
             return ElmanLayer(inputs, hidden, recurrence="plain", activation="tanh", dtype=dtype)
         case "gru":
-            return GruLayer(inputs, hidden, dtype=dtype)
+            return GruLayer(inputs, hidden, reset=reset, dtype=dtype)
         case "lstm":
             return LstmLayer(inputs, hidden, forget_bias=1.0, dtype=dtype)
 

@@ -157,6 +157,58 @@ class GruScan(torch.autograd.Function):
         return errors_TBG, _weight_gradient(back_TBG, start_BH, outputs_TBH), bias_grad_H, later_BH
 
 
+class ResetFirstGruScan(torch.autograd.Function):
+    """The gated recurrent unit as Cho et al. (2014) write it: the state is reset before it is multiplied.
+
+    r, z = sigmoid(x + U h) · n = tanh(x + U (r h)) · h' = (1 - z) n + z h
+
+    values_TBG: W x + b of all steps, G = 3 H in the order of `GruScan`. weight_GH: U. -> (T, B, H)
+    """
+
+    @staticmethod
+    def forward(ctx: Any, values_TBG: Tensor, weight_GH: Tensor, start_BH: Tensor) -> Tensor:
+        num_steps, num_rows, _ = values_TBG.shape
+        hidden = start_BH.shape[1]
+        of_gates, of_new = weight_GH[: 2 * hidden].t(), weight_GH[2 * hidden :].t()
+        outputs_TBH = values_TBG.new_empty(num_steps, num_rows, hidden)
+        gates_TBG = torch.empty_like(values_TBG)  # r z n
+        left_TBH = torch.empty_like(outputs_TBH)  # r h
+        h_BH = start_BH
+        for t in range(num_steps):
+            gates_BG, values_BG = gates_TBG[t], values_TBG[t]
+            gates_BG[:, : 2 * hidden] = torch.addmm(values_BG[:, : 2 * hidden], h_BH, of_gates).sigmoid_()
+            reset_BH, update_BH = gates_BG[:, :hidden], gates_BG[:, hidden : 2 * hidden]
+            new_BH = gates_BG[:, 2 * hidden :]
+            torch.mul(reset_BH, h_BH, out=left_TBH[t])
+            new_BH.copy_(torch.addmm(values_BG[:, 2 * hidden :], left_TBH[t], of_new).tanh_())
+            h_BH = torch.lerp(new_BH, h_BH, update_BH, out=outputs_TBH[t])
+        ctx.save_for_backward(weight_GH, start_BH, outputs_TBH, gates_TBG, left_TBH)
+        return outputs_TBH
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
+        weight_GH, start_BH, outputs_TBH, gates_TBG, left_TBH = ctx.saved_tensors
+        hidden = start_BH.shape[1]
+        errors_TBG = torch.empty_like(gates_TBG)
+        later_BH = torch.zeros_like(start_BH)
+        for t in range(len(grad_TBH) - 1, -1, -1):
+            grad_BH = later_BH.add_(grad_TBH[t])
+            reset_BH, update_BH, new_BH = gates_TBG[t].split(hidden, dim=1)
+            h_BH = outputs_TBH[t - 1] if t else start_BH
+            kept_BH = grad_BH * update_BH
+            errors_BG = errors_TBG[t]
+            errors_BG[:, 2 * hidden :] = through_activation(grad_BH - kept_BH, new_BH, "tanh")
+            errors_BG[:, hidden : 2 * hidden] = through_activation(grad_BH * (h_BH - new_BH), update_BH, "sigmoid")
+            left_grad_BH = torch.mm(errors_BG[:, 2 * hidden :], weight_GH[2 * hidden :])
+            errors_BG[:, :hidden] = through_activation(left_grad_BH * h_BH, reset_BH, "sigmoid")
+            later_BH = kept_BH.addcmul_(left_grad_BH, reset_BH)
+            later_BH.addmm_(errors_BG[:, : 2 * hidden], weight_GH[: 2 * hidden])
+        of_gates = _weight_gradient(errors_TBG[:, :, : 2 * hidden], start_BH, outputs_TBH)
+        of_new = torch.mm(errors_TBG[:, :, 2 * hidden :].flatten(0, 1).t(), left_TBH.flatten(0, 1))
+        return errors_TBG, torch.cat([of_gates, of_new]), later_BH
+
+
 def _weight_gradient(errors_TBG: Tensor, start_BH: Tensor, outputs_TBH: Tensor) -> Tensor:
     """The gradient of U: each step's errors times the state before it, all steps in one product. -> (G, H)"""
     first_GH = torch.mm(errors_TBG[0].t(), start_BH)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import LayerNorm, Module, ModuleList, Parameter
 
 from elman.nets.config import Skip
-from elman.nets.dropout import locked_dropout
+from elman.nets.dropout import draw_mask, locked_dropout
 from elman.nets.layer import Layer, LayerState, draw_weights
 
 
@@ -48,6 +48,7 @@ class Stack(Module):
         self.skip = skip
         self.layers = ModuleList(layers)
         widths = layer_inputs(skip, inputs, [layer.hidden for layer in layers])
+        self._widths = widths
         self.output_width = widths[-1]
         self.gates = ModuleList(Highway(size, dtype=dtype) for size in widths[1:-1] if skip == "highway")
         self.norms = ModuleList(LayerNorm(size, dtype=dtype) for size in widths if layer_norm)
@@ -72,15 +73,34 @@ class Stack(Module):
             first += layer.num_states
         return states
 
+    def draw_masks(self, inputs: Tensor, rate: float) -> list[Tensor]:
+        """What locked dropout multiplies each layer's inputs with, but the first's, for calls that are steps of one text."""
+        return [draw_mask(inputs.new_empty(1, inputs.shape[1], width), rate) for width in self._widths[1:-1]]
+
     def forward(
-        self, inputs: Tensor, carried: Sequence[Tensor], *, dropout: float = 0.0, weight_drop: float = 0.0
+        self,
+        inputs: Tensor,
+        carried: Sequence[Tensor],
+        *,
+        dropout: float = 0.0,
+        masks: Sequence[Tensor] = (),
+        weight_drop: float = 0.0,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """-> (T, B, features), and what to carry on. `dropout` is between layers, locked over time."""
-        outputs, after = self.read_all(inputs, carried, dropout=dropout, weight_drop=weight_drop)
+        """-> (T, B, features), and what to carry on.
+
+        `dropout` is between layers, locked over time; `masks` are those of `draw_masks` instead.
+        """
+        outputs, after = self.read_all(inputs, carried, dropout=dropout, masks=masks, weight_drop=weight_drop)
         return (self.norms[-1](outputs[-1]) if len(self.norms) else outputs[-1]), after
 
     def read_all(
-        self, inputs: Tensor, carried: Sequence[Tensor], *, dropout: float = 0.0, weight_drop: float = 0.0
+        self,
+        inputs: Tensor,
+        carried: Sequence[Tensor],
+        *,
+        dropout: float = 0.0,
+        masks: Sequence[Tensor] = (),
+        weight_drop: float = 0.0,
     ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
         """What is there after each layer, with what leads past it and before any norm, and what to carry on."""
         outputs: list[Tensor] = []
@@ -89,7 +109,7 @@ class Stack(Module):
         after: list[Tensor] = []
         for index, (layer, state) in enumerate(zip(self.parts, self.split(carried), strict=True)):
             if index:
-                values = locked_dropout(values, dropout)
+                values = values * masks[index - 1] if masks else locked_dropout(values, dropout)
             read = self.norms[index](values) if len(self.norms) else values
             given, state = layer(read, state, weight_drop)
             after += state

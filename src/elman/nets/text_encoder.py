@@ -44,7 +44,9 @@ class TextEncoder(Module):
         self.config = config.model_copy(update={"embedding": width})
         self.embedding = Embedding(vocab_size, width, is_frozen=not config.tune_vectors, dtype=dtype)
         kind: type[BidirectionalStack] | type[OnwardStack] = BidirectionalStack if config.bidirectional else OnwardStack
-        make: Callable[[int], object] = partial(make_cell, config.family, hidden=config.hidden, dtype=dtype)
+        make: Callable[[int], object] = partial(
+            make_cell, config.family, hidden=config.hidden, reset=config.reset, dtype=dtype
+        )
         self.stack = kind(
             make,  # type: ignore[arg-type]
             inputs=width + more_inputs,

@@ -1,14 +1,16 @@
-"""Dynamic evaluation (Krause et al. 2018): while a text is scored, nets are trained on it. No model: an evaluator.
+"""Dynamic evaluation: while a text is scored, nets are trained on it (Mikolov et al. 2010). No model: an evaluator.
 
 A segment is scored first and then trained on, so a token changes nothing before it was scored. With g the gradient of a
 segment, W0 the weights before evaluation and s the root mean square of the gradient of each single weight,
 
     W <- W + decay (W0 - W) - rate g / (s + mean of s)
 
-The paper takes s from the training text, which is not saved with a model. Here it comes from text sampled from the net:
-there, g^2 is on average the Fisher information. On the first 10,000 tokens of Penn Treebank's validation text the perplexity
-of an LSTM went from 136.8 to 115.5 with that, to 116.6 with the training text's s, to 120.0 with one s for each tensor, to
-123.3 with s collected during evaluation and to 122.1 without s (plain SGD at the best of four rates).
+The steps are scaled as by Krause et al. (2018). They scale the decay too, by s / mean of s; here it is even, the same for
+all weights, and the numbers are signed `even-decay`. And they take s from the training text, which is not saved with a
+model. Here it comes from text sampled from the net: there, g^2 is on average the Fisher information. On the first 10,000
+tokens of Penn Treebank's validation text the perplexity of an LSTM went from 136.8 to 115.5 with that, to 116.6 with the
+training text's s, to 120.0 with one s for each tensor, to 123.3 with s collected during evaluation and to 122.1 without s
+(plain SGD at the best of four rates).
 """
 
 from __future__ import annotations
@@ -42,10 +44,10 @@ class Dynamics:
 
     segment: int = 20  # tokens that are scored before they are trained on
     rate: float = 1.5e-4  # learning rate
-    decay: float = 0.015  # how far weights go back to those before evaluation, at every segment
+    decay: float = 0.015  # how far all weights alike go back to those before evaluation, at every segment
 
     def __str__(self) -> str:
-        return f"{self.segment},{self.rate:g},{self.decay:g}"
+        return f"even-decay,{self.segment},{self.rate:g},{self.decay:g}"
 
 
 @contextmanager

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import elman
 from elman.core.arrays import Array
 from elman.core.settings import make
 from elman.counts.scratch import Scratch
@@ -45,6 +47,26 @@ def test_what_was_counted_survives_its_tensors(name: str, settings: dict[str, An
     assert type(again) is type(model)
     state = model.advance(np.array([2, 3]), model.start(2))
     np.testing.assert_array_equal(again.predict(state), model.predict(state))
+
+
+def test_snm_is_fitted_on_the_training_text_alone_and_the_validation_text_only_judges_it(tmp_path: Path) -> None:
+    """Of its thousands of weights, the text that it is measured on must have seen none."""
+    rng = np.random.default_rng(0)
+    for name, letters in (("train", "abcd"), ("one", "abcd"), ("other", "aaab")):
+        lines = [" ".join(rng.choice(list(letters), size=8)) for _ in range(100)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    one, other = (
+        elman.train("lm", tmp_path / "train", model="snm", units="space", valid=tmp_path / valid)
+        for valid in ("one", "other")
+    )
+    assert one.record.valid != other.record.valid
+    tensors = one.tensors()
+    assert other.tensors().keys() == tensors.keys()
+    for name, array in other.tensors().items():
+        np.testing.assert_array_equal(array, tensors[name])
+    assert any(
+        note.startswith("adjustment fitted on") and "end of the training text" in note for note in one.record.notes
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.names[0])

@@ -23,6 +23,7 @@ VECTORS = np.array([[0.5, -1], [np.nan, np.nan], [1, 1], [0.3, 0.2], [-1, 0], [2
 RECURRENT: dict[str, dict[str, Any]] = {
     "lstm": {"family": "lstm"},
     "gru": {"family": "gru"},
+    "gru, reset first": {"family": "gru", "reset": "before", "layers": 2},
     "rnn": {"family": "rnn"},
     "rnn sigmoid": {"family": "rnn", "activation": "sigmoid"},
     "rnn relu": {"family": "rnn", "activation": "relu"},

@@ -66,6 +66,37 @@ def test_the_order_of_sentences_matters() -> None:
     assert not np.allclose(shares[0], shares[3])
 
 
+def test_answers_are_those_of_the_formulas_and_sentences_age_from_the_question_back() -> None:
+    """The last sentence has the first vector of `positions`, the one before it the second, and so on to the last vector."""
+    model = make(positions=2)
+    with torch.no_grad():
+        rng = torch.Generator().manual_seed(1)
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=rng, dtype=torch.float64), alpha=0.3)
+    found, looked = model.predict(stories_of(QUESTIONS))
+    for row, question in enumerate(QUESTIONS):
+        if not question.context:
+            continue
+        stories = stories_of([question])
+        with torch.no_grad():
+            read = model.reader(torch.from_numpy(stories.sentences).t(), torch.from_numpy(stories.sentence_lengths))
+            sentences = read.last()
+            told = sentences[torch.from_numpy(stories.contexts[0])]
+            memory = model.order(told[:, None], torch.tensor([len(told)])).outputs[:, 0]
+            asked = model.question(sentences[torch.from_numpy(stories.questions)])[0].numpy()
+            positions, hops = model.positions.numpy(), list(model.hops)
+            ages = [min(len(told) - 1 - place, 1) for place in range(len(told))]  # 0: just before the question
+            seen = memory.numpy() + np.stack([positions[age] for age in ages])
+            for number, hop in enumerate(hops):
+                energies = seen @ asked / asked.size**0.5
+                weights = np.exp(energies) / np.exp(energies).sum()
+                np.testing.assert_allclose(looked[row, number, : len(told)], weights, rtol=1e-5)
+                memo = weights @ seen
+                asked = asked + np.tanh(hop(torch.from_numpy(np.concatenate([asked, memo, asked * memo]))).numpy())
+            scores = model.output(torch.from_numpy(asked)).numpy()
+        np.testing.assert_allclose(found[row], np.exp(scores) / np.exp(scores).sum(), rtol=1e-5)
+
+
 def test_what_was_saved_answers_the_same() -> None:
     model = make()
     again = ChoosingNet.from_tensors(model.config, model.tensors()).eval()

@@ -47,11 +47,15 @@ def test_it_learns_and_its_numbers_are_those_of_evaluate(run: Run, folder: Path)
 
 
 def test_questions_are_answered_from_every_format(run: Run, folder: Path, tmp_path: Path) -> None:
-    text = "Ann is in the hall. Bo is in the garden."
+    text, who = "Ann is in the hall. Bo is in the garden.", ("Bo", "Ann")
     model = elman.load(folder / "model")
     assert isinstance(model, QaModel)
-    answer = model.predict(text, "Where is Bo?")
-    assert run("predict", folder / "model", stdin=f"{text}\tWhere is Bo?\n".encode()).out == answer + "\n"
+    assert [model.predict(text, f"Where is {name}?") for name in who] == ["garden", "hall"]
+    answer = "garden"
+    rows = "".join(f"{text}\tWhere is {name}?\n" for name in who)
+    assert run("predict", folder / "model", stdin=rows.encode()).out == "garden\nhall\n"
+    (tmp_path / "asked.jsonl").write_text(json.dumps({"context": text, "question": "Where is Bo?"}) + "\n")
+    assert run("predict", folder / "model", tmp_path / "asked.jsonl").out == "garden\n"
     story = b"1 Ann is in the hall.\n2 Bo is in the garden.\n3 Where is Bo?\n"
     record = run("predict", folder / "model", "--json", stdin=story).json
     assert record["answer"] == answer

@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from elman.nets.config import NetConfig, Skip, check_stack, fitting_heads
+from elman.nets.config import NetConfig, Reset, Skip, check_reset, check_stack, fitting_heads
 
 
 class MaskedConfig(NetConfig):
@@ -21,6 +21,7 @@ class MaskedConfig(NetConfig):
     attention_heads: int | None = Field(None, ge=1)  # transformer only; about hidden / 64 if not given
     feed_forward: int | None = Field(None, ge=1)  # transformer only; 4 * hidden if not given
     activation: Literal["gelu", "relu"] | None = None  # transformer only; gelu if not given
+    reset: Reset = None  # gru only: before or after the product with the state; after if not given
     skip: Skip = "none"  # between recurrent layers
     layer_norm: bool = False  # of what each recurrent layer and the output read
 
@@ -36,6 +37,7 @@ class MaskedConfig(NetConfig):
 
     @model_validator(mode="after")
     def _all_apply(self) -> Self:
+        check_reset(self.family, self.reset)
         for name in ("window", "attention_heads", "feed_forward", "activation"):
             if getattr(self, name) is not None and self.family != "transformer":
                 raise ValueError(f"{name} is for transformer, not for {self.family}")

@@ -76,7 +76,7 @@ class MaskedModel(VocabularyNet[MaskedConfig]):
             return AttentionEncoder(inputs, shape, num_layers=config.layers, dtype=dtype)
         family = config.family
         return BidirectionalStack(
-            lambda width: make_cell(family, width, config.hidden, dtype=dtype),
+            lambda width: make_cell(family, width, config.hidden, reset=config.reset, dtype=dtype),
             inputs=inputs,
             hidden=config.hidden,
             num_layers=config.layers,

@@ -36,7 +36,7 @@ class ChoosingNet(TextNet):
         self.config: ReaderConfig = config.model_copy(update={"embedding": self.reader.config.embedding})
         width = self.reader.output_width
         self.order = BidirectionalStack(
-            lambda inputs: make_cell(config.family, inputs, config.hidden, dtype=dtype),
+            lambda inputs: make_cell(config.family, inputs, config.hidden, reset=config.reset, dtype=dtype),
             inputs=width,
             hidden=config.hidden,
             dtype=dtype,

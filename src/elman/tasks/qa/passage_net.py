@@ -52,7 +52,7 @@ class PassageEncoder(Module):
         width = self.reader.output_width
         self.attention = Attention("bilinear", query=width, memory=width, inner=width, dtype=dtype)
         self.stack = BidirectionalStack(
-            lambda inputs: make_cell(config.family, inputs, config.hidden, dtype=dtype),
+            lambda inputs: make_cell(config.family, inputs, config.hidden, reset=config.reset, dtype=dtype),
             inputs=3 * width + 1,
             hidden=config.hidden,
             dtype=dtype,

@@ -108,6 +108,7 @@ def writer_settings(config: ReaderConfig) -> Seq2SeqConfig:
     return Seq2SeqConfig.model_validate(
         {
             "family": config.family,
+            "reset": config.reset,
             "hidden": 2 * config.hidden,
             "encoder_layers": 1,
             "score": "scaled",  # a bilinear one was soon sure of the wrong place, and stayed there for hundreds of steps

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from elman.core.settings import Columns, Config
-from elman.nets.config import NetConfig, Score, Skip, fitting_heads
+from elman.nets.config import NetConfig, Reset, Score, Skip, check_reset, fitting_heads
 from elman.text.settings import Units, check_columns
 
 Context = Literal["initial", "every", "all", "fixed", "attention"]
@@ -56,11 +56,14 @@ class Seq2SeqConfig(NetConfig):
     family: Literal["rnn", "gru", "lstm", "transformer"] = "lstm"
     hidden: int = Field(256, ge=1)  # of the decoder; the encoder's two directions share it
     layers: int = Field(1, ge=1)  # of the decoder
+    reset: Reset = None  # gru only: before or after the product with the state; after if not given
     encoder_layers: int | None = Field(None, ge=1)  # as many as the decoder's if not given
     bidirectional: bool = True
     bridge: Literal["dense", "copy", "zero"] = "dense"  # from the encoder's last state to the decoder's first
     context: Context = "attention"  # how the source reaches the decoder
     positions: int | None = Field(None, ge=1)  # all and fixed: of the source; as the longest one if not given
+    # fixed only: the sum is read by the cells at every step, and by the output; or by the output alone, as in 0.1.0
+    fixed_reaches: Annotated[Literal["cells", "output"] | None, Field(exclude_if=lambda value: value is None)] = None
     score: Score | None = None  # attention only; bilinear if not given
     attend: Literal["before", "after"] | None = None  # attention only: before or after the recurrence; after
     input_feeding: bool = False  # attention only: what was written last, as the output saw it, is read with the word
@@ -102,6 +105,7 @@ class Seq2SeqConfig(NetConfig):
 
     @model_validator(mode="after")
     def _all_apply(self) -> Self:
+        check_reset(self.family, self.reset)
         for name in ("score", "attend"):
             if getattr(self, name) is not None and self.context != "attention":
                 raise ValueError(f"{name} is for context=attention, not for {self.context}")
@@ -109,6 +113,8 @@ class Seq2SeqConfig(NetConfig):
             raise ValueError(f"input_feeding is for context=attention, not for {self.context}")
         if self.positions is not None and self.context not in ("all", "fixed"):
             raise ValueError(f"positions is for context=all and context=fixed, not for {self.context}")
+        if self.fixed_reaches is not None and self.context != "fixed":
+            raise ValueError(f"fixed_reaches is for context=fixed, not for {self.context}")
         if self.own_words_steps is not None and not self.own_words:
             raise ValueError("own_words_steps needs own_words")
         if self.vectors is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import model_validator
 
 from elman import pictures
 from elman.core.arrays import Array
@@ -30,14 +31,25 @@ from elman.text.units.surfaces import surfaces
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS_ID, UNK, UNK_ID
 
-Seq2SeqRecord = LabelRecord[PairsConfig, Seq2SeqConfig]
-
 SOURCE_PREFIX = "source_"  # prefix of the source tokenizer's files; the target's have the usual names
 BEAM = 5
 LENGTH_PENALTY = 0.6
 SEARCH_ROWS = 320  # hypotheses (sources times beam width) decoded in one batch
 SCORE_TOKENS = 4000
 MAX_LOGITS = 4_000_000  # logits a decoding step may hold in memory, over the whole batch
+
+
+class Seq2SeqRecord(LabelRecord[PairsConfig, Seq2SeqConfig]):
+    """The record of a model of pairs."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wired_as_it_was(cls, values: Any) -> Any:
+        """Models and runs of version 0.1.0 with context=fixed: their sum reaches the output alone, and no record says so."""
+        model = values.get("model") if isinstance(values, dict) else None
+        if isinstance(model, dict) and model.get("context") == "fixed":
+            return values | {"model": {"fixed_reaches": "output"} | model}
+        return values
 
 
 class Tokenizers(NamedTuple):

@@ -46,7 +46,10 @@ class Seq2SeqModel(PairModel):
     def _complete(self, config: Seq2SeqConfig, longest_source: int | None) -> Seq2SeqConfig:
         if config.context not in ("all", "fixed"):
             return config
-        return config.model_copy(update={"positions": config.positions or longest_source})
+        filled: dict[str, object] = {"positions": config.positions or longest_source}
+        if config.context == "fixed":
+            filled["fixed_reaches"] = config.fixed_reaches or "cells"
+        return config.model_copy(update=filled)
 
     def _build_encoder(self, dtype: torch.dtype) -> None:
         self.encoder = _build_encoder(self.config, self.embedding.width, dtype)
@@ -67,11 +70,14 @@ class Seq2SeqModel(PairModel):
 
     def _build_stack(self, dtype: torch.dtype) -> Stack:
         config = self.config
-        self._feeds_context = config.context in ("every", "all") or config.attend == "before"
+        feeds_sum = config.context == "fixed" and config.fixed_reaches == "cells"
+        self._feeds_context = feeds_sum or config.context in ("every", "all") or config.attend == "before"
         inputs = self.embedding.width + config.hidden * config.input_feeding
         inputs += self._context_width() * self._feeds_context
         widths = layer_inputs(config.skip, inputs, [config.hidden] * config.layers)
-        layers = [make_cell(config.cell, width, config.hidden, dtype=dtype) for width in widths[:-1]]
+        layers = [
+            make_cell(config.cell, width, config.hidden, reset=config.reset, dtype=dtype) for width in widths[:-1]
+        ]
         self.num_cells = sum(layer.num_states for layer in layers)
         self._top = self.num_cells - layers[-1].num_states  # where the top layer's h is carried
         if config.context != "initial":
@@ -187,13 +193,16 @@ class Seq2SeqModel(PairModel):
         if not (self.config.input_feeding or self.config.attend == "before"):
             return self._write_steps(words_TBE, carried, dropout=dropout)
         steps = []
+        masks = self.stack.draw_masks(words_TBE, dropout) if dropout else ()  # the same at every step
         for words_1BE in torch.split(words_TBE, 1):
-            steps.append(self._write_steps(words_1BE, carried, dropout=dropout))
+            steps.append(self._write_steps(words_1BE, carried, masks=masks))
             carried = steps[-1].carried
         weights = [step.weights for step in steps if step.weights is not None]
         return _Written(torch.cat([step.outputs for step in steps]), carried, torch.cat(weights, dim=1))
 
-    def _write_steps(self, words_TBE: Tensor, carried: Carried, *, dropout: float) -> _Written:
+    def _write_steps(
+        self, words_TBE: Tensor, carried: Carried, *, dropout: float = 0.0, masks: Sequence[Tensor] = ()
+    ) -> _Written:
         config, num_steps = self.config, len(words_TBE)
         cells, rest = carried[: self.num_cells], carried[self.num_cells :]
         fed, source = (rest[:1], rest[1:]) if config.input_feeding else ((), rest)
@@ -206,7 +215,7 @@ class Seq2SeqModel(PairModel):
         if self._feeds_context and context_TBC is not None:
             inputs.append(context_TBC)
         inputs_TBI = torch.cat(inputs, dim=-1) if len(inputs) > 1 else words_TBE
-        outputs_TBH, cells = self.stack(inputs_TBI, cells, dropout=dropout)
+        outputs_TBH, cells = self.stack(inputs_TBI, cells, dropout=dropout, masks=masks)
         if config.context == "initial":
             return _Written(outputs_TBH, cells, None)
         if context_TBC is None:
@@ -238,7 +247,7 @@ class _Written(NamedTuple):
 def _build_encoder(config: Seq2SeqConfig, inputs: int, dtype: torch.dtype) -> BidirectionalStack | OnwardStack:
     kind: type[BidirectionalStack] | type[OnwardStack] = BidirectionalStack if config.bidirectional else OnwardStack
     hidden = config.hidden // 2 if config.bidirectional else config.hidden
-    make: Callable[[int], object] = partial(make_cell, config.cell, hidden=hidden, dtype=dtype)
+    make: Callable[[int], object] = partial(make_cell, config.cell, hidden=hidden, reset=config.reset, dtype=dtype)
     return kind(
         make,  # type: ignore[arg-type]
         inputs=inputs,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
-from elman.nets.config import LanguageNetConfig, Skip, check_stack
+from elman.nets.config import LanguageNetConfig, Reset, Skip, check_reset, check_stack
 from elman.tasks.lm.family import NetFamily
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ class RecurrentConfig(LanguageNetConfig):
     layers: int = Field(1, ge=1)
     activation: Literal["tanh", "sigmoid", "relu"] | None = None  # rnn only; tanh if not given
     recurrence: Literal["plain", "additive", "gated"] | None = None  # rnn only; plain if not given
+    reset: Reset = None  # gru only: before or after the product with the state; after if not given
     forget_bias: float | None = None  # lstm only; 1 if not given
     initial_state: Literal["zero", "learned"] = "zero"
     skip: Skip = "none"
@@ -34,6 +35,7 @@ class RecurrentConfig(LanguageNetConfig):
         for name, family in (("activation", "rnn"), ("recurrence", "rnn"), ("forget_bias", "lstm")):
             if getattr(self, name) is not None and self.family != family:
                 raise ValueError(f"{name} is for {family}, not for {self.family}")
+        check_reset(self.family, self.reset)
         check_stack(layers=self.layers, skip=self.skip, dropout_layers=self.dropout_layers)
         if self.hidden == 0:
             self._check_alone()

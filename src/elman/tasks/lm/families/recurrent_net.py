@@ -89,7 +89,7 @@ def _build_layer(config: RecurrentConfig, inputs: int, dtype: torch.dtype) -> La
                 dtype=dtype,
             )
         case "gru":
-            return GruLayer(inputs, config.hidden, dtype=dtype)
+            return GruLayer(inputs, config.hidden, reset=config.reset, dtype=dtype)
         case "lstm":
             forget_bias = 1.0 if config.forget_bias is None else config.forget_bias
             return LstmLayer(inputs, config.hidden, forget_bias=forget_bias, dtype=dtype)
