@@ -32,6 +32,7 @@ from elman.cli import (
     predict,
     resume,
     score,
+    settings,
     terminal,
     train,
 )
@@ -67,10 +68,11 @@ def make_app() -> typer.Typer:
         "mix": mix.mix,
         "export": export.export,
         "import": import_.import_model,
+        "settings": settings.settings,
         "info": info.info,
     }
     for name, verb in verbs.items():
-        app.command(name, no_args_is_help=name != "demo")(_deferred(verb))
+        app.command(name, no_args_is_help=name not in ("demo", "settings"))(_deferred(verb))
     return app
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from elman.core.arrays import Array
-from elman.core.errors import UsageError
+from elman.core.errors import UsageError, no_such
 from elman.lm import evaluate as evaluation
 from elman.lm.search import beam_search, sample
 from elman.lm.shaping import Shaping, likeliest
@@ -264,7 +264,7 @@ class Model(TaskModel[LmRecord]):
     def export(self, path: str | Path, *, format: str = "arpa") -> None:  # noqa: A002
         """Write the model in a format that other tools read."""
         if format != "arpa":
-            raise UsageError(f"there is no format {format!r}", hint="formats: arpa")
+            raise no_such("format", format, ["arpa"])
         from elman.counts.arpa import write_arpa
 
         write_arpa(self.lm, self.tokenizer.tokens, Path(path))

@@ -11,7 +11,7 @@ import numpy as np
 
 from elman import pictures
 from elman.core.arrays import Array
-from elman.core.errors import UsageError
+from elman.core.errors import no_such
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.label_metrics import confusions
@@ -130,7 +130,7 @@ class Tagger(NetModel[TagRecord, TagAssets]):
                 yield from self.tag(words, with_probabilities=options.details)
             return
         if as_format not in get_args(Format):
-            raise UsageError(f"there is no format {as_format!r}", hint=f"formats: lines, {', '.join(get_args(Format))}")
+            raise no_such("format", as_format, ("lines", *get_args(Format)))
         keeps_lines = as_format != "jsonl" and not options.details
         reader = SentenceReader(sources, self.data, needs_tags=False, as_format=cast(Format, as_format))
         for sentences in reader.blocks():

@@ -5,12 +5,11 @@ A new family is one file and one line in FAMILIES.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 from elman.core.arrays import Array
-from elman.core.errors import UsageError
+from elman.core.errors import no_such
 from elman.core.settings import Config
 from elman.tasks.lm.families.kneser_ney import KneserNeyFamily
 from elman.tasks.lm.families.mixed import CacheFamily, MixtureFamily, NeuralCacheFamily
@@ -48,10 +47,7 @@ def find_family(name: object) -> Family[Any]:
     for family in FAMILIES:
         if name in family.names:
             return family
-    names = family_names(from_text=True)
-    close = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]}?" if close else f"models: {', '.join(names)}"
-    raise UsageError(f"there is no model {name!r}", hint=hint)
+    raise no_such("model", name, family_names(from_text=True))
 
 
 def restore_model(config: Config, tensors: Mapping[str, Array], shape: Shape) -> Saveable:
