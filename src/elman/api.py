@@ -55,6 +55,7 @@ def train(
     units: str | None = None,
     reset_lines: bool | None = None,
     budget: str | float | None = None,
+    epochs: float | None = None,
     started: float | None = None,
     memory: str | int | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -73,12 +74,12 @@ def train(
     """Train a model on text and save it in the directory `out` (None: only give it back). -> a `TaskModel`
 
     Without `valid` the last part of the data is held out; `valid="none"` trains on all of it. `settings` are what
-    `--set` takes: {"model.order": 5}. `budget` is an upper bound of time from `started` (on
-    time.monotonic's clock; now, if not given) to the saved model; counting takes what it needs. `init` is a
+    `--set` takes: {"model.order": 5}. `budget` is an upper bound of time from `started` (on time.monotonic's clock; now,
+    if not given) to the saved model; counting takes what it needs. `epochs` is a number of passes, for nets. `init` is a
     net to go on from, with its vocabulary. `targets` are for seq2seq: line by line the other side of `data`, where it
     is not a table of pairs; `valid_targets` that of `valid`.
     """
-    flags = {"data.units": units, "data.reset_lines": reset_lines, "model.family": model}
+    flags = {"data.units": units, "data.reset_lines": reset_lines, "model.family": model, "train.epochs": epochs}
     seconds = None if budget is None else parse_duration(budget)
     request = TrainRequest(
         task=task,

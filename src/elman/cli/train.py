@@ -9,7 +9,6 @@ import typer
 
 from elman.cli import terminal
 from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings, SourceFiles, TargetFiles, choose_data
-from elman.core.errors import UsageError
 
 TASK = typer.Argument(metavar="TASK", show_default=False)
 MODEL = typer.Option(metavar="NAME")
@@ -86,9 +85,6 @@ def train(
     from elman.training.threads import prepare_environment
 
     prepare_environment()
-    pairs = parse_pairs(settings)
-    if epochs is not None and pairs.setdefault("train.epochs", str(epochs)) != str(epochs):
-        raise UsageError(f"train.epochs is given twice: {epochs} and {pairs['train.epochs']}")
     with terminal.training(f"training {model or (task if task != 'lm' else 'mkn')}") as (report, on_progress):
         made = train_model(
             task,
@@ -101,9 +97,10 @@ def train(
             units=units,
             reset_lines=reset_lines or None,
             budget=budget,
+            epochs=epochs,
             started=process_started(),
             memory=memory,
-            settings=pairs,
+            settings=parse_pairs(settings),
             recipe=recipe,
             init=init,
             seed=seed,

@@ -25,7 +25,7 @@ from elman.text.readers import Sources, as_sources
 from elman.training.budget import Budget
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
-from elman.training.progress import Outcome, Progress
+from elman.training.progress import Outcome, Progress, Wording
 
 if TYPE_CHECKING:
     from elman.tasks.lm.model import Model
@@ -357,12 +357,16 @@ class NetTask(Task[R], Generic[R, A, H]):
     def examiner(self, record: R, net: Any, examples: Examples[A, H], *, train: TrainConfig) -> Examiner | None:
         """Who validates on the way; None without held-out rows."""
 
+    def wording(self, record: R) -> Wording:
+        """What the numbers of a run are called."""
+        return Wording()
+
     def measure(
         self, model: Any, examples: Examples[A, H], outcome: Outcome, *, should_stop: ShouldStop
     ) -> dict[str, Any] | None:
         """The model's numbers on the held-out rows, by the keys of `evaluate`; None without any.
 
-        When it should stop it returns the numbers of the part it has seen, with `examples` saying how many these were.
+        When it should stop it returns the numbers of the part it has seen, and `notes` that say how many rows these were.
         """
         found = None if examples.heldout is None else model.numbers(examples.heldout, should_stop=should_stop)
         return None if found is None else {key: value for key, value in found.items() if key != "confusions"}

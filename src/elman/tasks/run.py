@@ -196,13 +196,18 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
         identity=task.identity(run.record, batches, run.train),
         directory=run.out,
         resume=resume,
+        wording=task.wording(run.record),
         budget=None if budget is None else Budget(budget.seconds * (1.0 - task.measuring_share), budget.started),
     )
     notes = list(run.record.notes)
-    outcome = _follow(trainer, notes=notes, report=report, on_progress=on_progress)
+    counted = task.wording(run.record).counted
+    outcome = _follow(trainer, counted, notes=notes, report=report, on_progress=on_progress)
     deadline = float("inf") if budget is None else budget.deadline - max(0.5, 0.01 * budget.seconds)
     model = task.wrap(run.record, run.examples.assets, run.net, None)
     valid = task.measure(model, run.examples, outcome, should_stop=lambda: time.monotonic() > deadline)
+    for sentence in _notes_on(valid, task, run.examples):
+        notes.append(sentence)
+        report(sentence)
     record = run.record.model_copy(
         update={
             "seconds": round(outcome.seconds, 3),
@@ -214,7 +219,7 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
                 "epochs": round(outcome.epochs, 3),
                 "why": outcome.why,
             },
-            "valid": valid,
+            "valid": None if valid is None else {key: value for key, value in valid.items() if key != "notes"},
         }
     )
     model = task.wrap(record, run.examples.assets, run.net, None)
@@ -227,7 +232,16 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
     return task.load(run.out, verify=False)
 
 
-def _follow(trainer: Trainer, *, notes: list[str], report: Report, on_progress: OnProgress) -> Outcome:
+def _notes_on(valid: Mapping[str, Any] | None, task: NetTask[Any, Any, Any], examples: Examples[Any, Any]) -> list[str]:
+    """What is to be said of the numbers on the held-out rows."""
+    if valid is not None:
+        return list(valid.get("notes", ()))
+    if examples.heldout is not None and task.measuring_share:
+        return ["this budget had no time to measure the held-out rows"]
+    return []
+
+
+def _follow(trainer: Trainer, counted: str, *, notes: list[str], report: Report, on_progress: OnProgress) -> Outcome:
     """Train to the end; what is said is reported and noted."""
     for progress in trainer.run():
         for sentence in progress.notes:
@@ -237,7 +251,7 @@ def _follow(trainer: Trainer, *, notes: list[str], report: Report, on_progress: 
     outcome = trainer.outcome
     assert outcome is not None
     report(
-        f"{outcome.steps:,} steps, {outcome.tokens:,} tokens, {outcome.epochs:.1f} passes in "
+        f"{outcome.steps:,} steps, {outcome.tokens:,} {counted}, {outcome.epochs:.1f} passes in "
         f"{format_duration(outcome.seconds)}: {outcome.why}"
     )
     return outcome

@@ -33,6 +33,7 @@ from elman.text.units.word_list import learn_words
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
 from elman.training.plan_rows import plan_rows
+from elman.training.progress import Wording
 
 if TYPE_CHECKING:
     from elman.training.examiner import Examiner
@@ -44,6 +45,9 @@ MAX_WORDS = 6000  # words of a step
 ENOUGH_PASSES = 8.0  # with 27, none of four nets was better, and all were far too sure
 MANY_ROWS = 20  # rows from which on a label that only the first row has is strange
 UNSEEN = -1  # the class of a text whose label was not in training
+
+# What `Classifier.error` is, by the kind of output
+ERRORS = {"softmax": "1-accuracy", "sigmoid": "share of wrong labels", "linear": "mean error/deviation"}
 
 ClassifyExamples = Examples[ClassifyAssets, Pairs]
 
@@ -160,6 +164,10 @@ class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
         words = step_tokens(np.asarray(arrays["train_ids"]), train.batch or USUAL_BATCH)
         batches = LabelBatches(ids, targets, words=words)
         return LossExaminer(net, batches, error=lambda: Classifier.error(net, batches))
+
+    def wording(self, record: ClassifyRecord) -> Wording:
+        """Texts, and what the best weights are chosen by."""
+        return Wording("texts", has_perplexity=False, error=ERRORS[record.model.output])
 
     def restore(self, record: ClassifyRecord, assets: ClassifyAssets, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""

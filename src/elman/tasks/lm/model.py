@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -76,8 +76,19 @@ class Model(TaskModel[LmRecord]):
         best = likeliest(log_probs, k)
         return [(self._symbol(int(i), prompt.ids), math.exp(float(log_probs[i]))) for i in best]
 
-    def score(self, text: str) -> Score:
-        """The cost of a text: every token and the end of every line, read as the model reads (stream or lines)."""
+    @overload
+    def score(self, text: str) -> Score: ...
+
+    @overload
+    def score(self, text: list[str] | tuple[str, ...]) -> list[Score]: ...
+
+    def score(self, text: str | list[str] | tuple[str, ...]) -> Score | list[Score]:
+        """The cost of a text: every token and the end of every line, read as the model reads (stream or lines).
+
+        Of several texts, each alone: a list of scores.
+        """
+        if not isinstance(text, str):
+            return [self.score(_checked_text(one)) for one in text]
         ids = np.append(self.tokenizer.encode_text(text.removesuffix("\n")), EOS_ID).astype(np.int64)
         if self.record.data.reset_lines:
             lines = np.split(ids, np.flatnonzero(ids == EOS_ID)[:-1] + 1)
@@ -320,6 +331,12 @@ class _Prompt:
     ids: Array
     state: Any
     has_space: bool  # it ended in one, which the next word brings
+
+
+def _checked_text(text: object) -> str:
+    if not isinstance(text, str):
+        raise UsageError(f"a text is needed, not {text!r}", hint="score takes a text, or a list of texts")
+    return text
 
 
 def until(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
