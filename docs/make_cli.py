@@ -32,6 +32,7 @@ stdin. The seed is printed with every result. Bars and colour appear only on a t
 | 130, 143 | stopped by Ctrl-C, by SIGTERM; what was there before is still there |
 | 141 | the reader of our output went away |
 
+`elman --install-completion` lets the shell complete verbs, flags, tasks, models, recipes, units and settings.
 What `--set` and a recipe can set is in [settings.md](settings.md), and printed by `elman settings`.
 
 A failure prints `error: what, where` and `hint: what to do`. `ELMAN_DEBUG=1` adds the traceback of a bug.
@@ -57,6 +58,7 @@ def _verb(name: str, verb: Any) -> str:
         lines += [" ".join(more.split()), ""]
     lines += ["| | |", "|---|---|"]
     lines += [f"| `{_names(parameter)}` | {_help(parameter)} |" for parameter in [*arguments, *options]]
+    lines += ["", "```console", *(f"$ {command}" for command in verb.epilog.splitlines()), "```"]
     return "\n".join([*lines, ""])
 
 

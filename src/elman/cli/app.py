@@ -36,6 +36,7 @@ from elman.cli import (
     terminal,
     train,
 )
+from elman.cli.verb import Verb
 from elman.core.errors import ElmanError
 
 INTERRUPTED, TERMINATED, CLOSED_PIPE = 128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGPIPE
@@ -72,7 +73,8 @@ def make_app() -> typer.Typer:
         "info": info.info,
     }
     for name, verb in verbs.items():
-        app.command(name, no_args_is_help=name not in ("demo", "settings"))(_deferred(verb))
+        shown = "\n".join(verb.examples)  # type: ignore[attr-defined]
+        app.command(name, cls=Verb, epilog=shown, no_args_is_help=name not in ("demo", "settings"))(_deferred(verb))
     return app
 
 

@@ -8,10 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import Json, ModelDirectory, NoVerify, Seed, SourceFiles, TargetFiles, choose_data
+from elman.cli.options import Json, ModelDirectory, NoVerify, Seed, SourceFiles, TargetFiles, Threads, choose_data
+from elman.cli.verb import examples
 from elman.core.errors import UsageError
 
 
+@examples(
+    "elman evaluate my-model test.txt",
+    "elman evaluate translator --source test.de --target test.en --beam 1 --json",
+)
 def evaluate(
     directory: ModelDirectory,
     data: Annotated[
@@ -37,12 +42,14 @@ def evaluate(
         float | None, typer.Option(min=0, metavar="R", help="How fast they learn. [default: 0.00015]")
     ] = None,
     seed: Seed = 1,
+    threads: Threads = None,
     no_verify: NoVerify = False,
 ) -> None:
     """Score a text: perplexity, bits per byte, and the signature that says what was counted.
 
     --dynamic adds the same numbers under names that end in _dynamic. The model in DIR stays as it is.
     """
+    terminal.limit_threads(threads)
     from elman.api import EvaluateOptions, TaskModel, load
 
     data = choose_data(data, source, target)

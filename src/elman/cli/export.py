@@ -8,15 +8,21 @@ from typing import Annotated, Literal
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import ModelDirectory, NoVerify
+from elman.cli.options import Json, ModelDirectory, NoVerify
+from elman.cli.verb import examples
 
 
+@examples(
+    "elman export my-model --format arpa --out model.arpa",
+    "elman export my-model --format arpa --out model.arpa --json",
+)
 def export(
     directory: ModelDirectory,
     kind: Annotated[
         Literal["arpa"], typer.Option("--format", metavar="arpa", help="arpa: for KenLM, SRILM and others.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="The file to write.", show_default=False)],
+    json: Json = False,
     no_verify: NoVerify = False,
 ) -> None:
     """Write a model in a format that other tools read."""
@@ -25,4 +31,7 @@ def export(
     model = load_language_model(directory, verify=not no_verify)
     with terminal.status(f"writing {out}"):
         model.export(out, format=kind)
-    terminal.say(f"wrote {out} ({terminal.size(out.stat().st_size)})")
+    num_bytes = out.stat().st_size
+    terminal.say(f"wrote {out} ({terminal.size(num_bytes)})")
+    if json:
+        terminal.print_json({"path": str(out), "format": kind, "bytes": num_bytes})

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from elman.cli.completion import complete_setting
 from elman.core.errors import UsageError
 
 ModelDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="A model directory.", show_default=False)]
@@ -17,8 +18,15 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the model 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 NoVerify = Annotated[bool, typer.Option("--no-verify", help="Load without checking the model's files for damage.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of everything random.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="Threads. [default: all cores]")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting like model.order=5. May be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A setting like model.order=5; `elman settings` lists them. May be repeated.",
+        autocompletion=complete_setting,
+    ),
 ]
 SourceFiles = Annotated[
     list[str] | None, typer.Option("--source", metavar="FILE", help="seq2seq: the sources, instead of DATA.")

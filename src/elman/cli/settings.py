@@ -8,8 +8,13 @@ import typer
 
 from elman.cli import terminal
 from elman.cli.options import Json
+from elman.cli.verb import examples
 
 
+@examples(
+    "elman settings dropout",
+    "elman settings 'train.*' --json",
+)
 def settings(
     pattern: Annotated[
         str,

@@ -207,6 +207,8 @@ def limit_threads(threads: int | None) -> None:
     if threads is not None:
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ[name] = str(threads)
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(threads)
 
 
 def show_help(context: typer.Context) -> NoReturn:
