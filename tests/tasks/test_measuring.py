@@ -77,7 +77,7 @@ def test_every_task_says_what_its_numbers_are(name: str, wanted: tuple[str, bool
 def test_a_tagger_and_a_classifier_speak_of_no_perplexity_and_no_tokens(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("elman.cli.terminal.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("elman.training.display.LINE_SECONDS", 0.0)
     settings = [word for key, value in NET.items() for word in ("--set", f"{key}={value}")]
     for task, data, error, rows in (
         ("tag", "spans.train.conll", "valid 1-F1 ", "words"),

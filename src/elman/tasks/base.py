@@ -21,6 +21,7 @@ from elman.tasks.examples import Examples as Examples
 from elman.tasks.examples import H as H
 from elman.tasks.examples import Prepared as Prepared
 from elman.tasks.examples import R as R
+from elman.tasks.showing import Shown
 from elman.text.readers import Sources, as_sources
 from elman.training.budget import Budget
 from elman.training.config import TrainConfig
@@ -127,7 +128,7 @@ class Prediction(ABC):
         """As `predict --json` prints it."""
 
 
-class TaskModel(ABC, Generic[R]):
+class TaskModel(Shown, ABC, Generic[R]):
     """A trained model at the text level."""
 
     record: R

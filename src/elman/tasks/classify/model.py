@@ -76,6 +76,10 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
         self.config = record.model
         self.labels = record.labels
 
+    def vocabulary(self) -> str:
+        """Words and labels."""
+        return f"{self.words.tokenizer.vocab_size:,} words, {len(self.labels):,} labels"
+
     def predict(self, text: str | Sequence[str]) -> Any:
         """The label of a text (a number, where the answer is one); a list of them for a list of texts."""
         found = [

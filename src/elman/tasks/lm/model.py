@@ -35,7 +35,7 @@ class Score:
     per_token: tuple[tuple[str, float], ...] = field(default=(), repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model(TaskModel[LmRecord]):
     """A language model with its tokenizer and its record."""
 
@@ -46,6 +46,10 @@ class Model(TaskModel[LmRecord]):
     num_bytes: int | None = None  # of its files
 
     evaluate_takes = frozenset({"reset_lines", "dynamic", "dynamic_rate"})
+
+    def vocabulary(self) -> str:
+        """Its symbols, and what they are."""
+        return f"{self.record.vocab_size:,} symbols ({self.tokenizer.units})"
 
     def language_model(self) -> Model:
         """Itself."""

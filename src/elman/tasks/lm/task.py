@@ -16,8 +16,9 @@ from elman.core.settings import Config, make, refuse
 from elman.counts.scratch import check_memory
 from elman.lm.evaluate import Evaluation
 from elman.tasks.base import Prepared, ShouldStop, TaskModel, TrainRequest
+from elman.tasks.lm import families
 from elman.tasks.lm.counting import count_model
-from elman.tasks.lm.families import FAMILIES, family_names, find_family, restore_model
+from elman.tasks.lm.families import family_names, find_family, restore_model
 from elman.tasks.lm.family import CountingFamily, Family, NetFamily, Shape
 from elman.tasks.lm.model import Model
 from elman.tasks.lm.record import LmRecord
@@ -53,7 +54,7 @@ class LmTask(TextTask[LmRecord]):
 
     def model_records(self) -> tuple[type[Config], ...]:
         """One for each family."""
-        return tuple(family.record for family in FAMILIES)
+        return tuple(family.record for family in families.FAMILIES)
 
     def complete(self, request: TrainRequest) -> TrainRequest:
         """Family, vocabulary and way of reading are those of the net to go on from; what it has settled cannot be set."""
@@ -83,7 +84,7 @@ class LmTask(TextTask[LmRecord]):
             raise UsageError(f"a {name} is not made from text alone", hint="elman mix DIR cache --valid F --out DIR")
         if request.memory_bytes is not None and not family.counts_on_disk:
             name = request.settings["model"]["family"]
-            able = [name for family in FAMILIES if family.counts_on_disk for name in family.names]
+            able = [name for family in families.FAMILIES if family.counts_on_disk for name in family.names]
             raise UsageError(
                 f"--memory does not apply to {name}: it limits counting on disk",
                 hint=f"leave it out; it is for {', '.join(able)}",

@@ -89,6 +89,10 @@ class QaModel(NetModel[QaRecord, QaAssets]):
         self.data = record.data
         self.config = record.model
 
+    def vocabulary(self) -> str:
+        """Its words."""
+        return f"{self.words.tokenizer.vocab_size:,} words"
+
     @abstractmethod
     def answer(self, questions: Sequence[Question], *, beam: int | None = None) -> list[Answer]:
         """Answers, one for each question. A beam is for those that are written."""

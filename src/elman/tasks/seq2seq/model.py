@@ -136,6 +136,11 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
         self.data = record.data
         self.config = record.model
 
+    def vocabulary(self) -> str:
+        """The symbols of both sides."""
+        sides = (f"{side.vocab_size:,} ({side.units})" for side in (self.source, self.target))
+        return f"{' to '.join(sides)} symbols"
+
     # ---------------------------------------------------------------------------------------------------- translating
 
     def predict(

@@ -89,6 +89,10 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         self.data = record.data
         self.labels = record.labels
 
+    def vocabulary(self) -> str:
+        """Words and tags."""
+        return f"{self.lexicon.words.vocab_size:,} words, {len(self.labels):,} tags"
+
     def predict(self, text: str | Sequence[str] | Sequence[Sequence[str]]) -> Any:
         """The tags of a line of words, as a line; a list of them for a list of lines.
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from elman.core.arrays import Array
-from elman.core.errors import no_such
+from elman.core.errors import UsageError, no_such
 from elman.core.settings import Config
 from elman.tasks.lm.families.kneser_ney import KneserNeyFamily
 from elman.tasks.lm.families.mixed import CacheFamily, MixtureFamily, NeuralCacheFamily
@@ -35,6 +35,15 @@ FAMILIES: tuple[Family[Any], ...] = (
     CacheFamily(),
     NeuralCacheFamily(),
 )
+
+
+def add_family(family: Family[Any]) -> None:
+    """Let `elman.train`, `load` and `mix` know a family of your own, from now on and in this process (docs/own-models.md)."""
+    global FAMILIES
+    taken = set(family.names) & set(family_names())
+    if taken:
+        raise UsageError(f"there is a model {min(taken)!r} already", hint="give the family another name")
+    FAMILIES = (*FAMILIES, family)
 
 
 def family_names(*, from_text: bool = False) -> list[str]:
