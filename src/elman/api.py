@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from elman import store
-from elman.core.errors import UsageError
+from elman.core.errors import UsageError, in_python
 from elman.core.settings import make, merge_settings
 from elman.tasks.base import EvaluateOptions, NetTask, Prediction, PredictOptions, Report, TaskModel, TrainRequest
 from elman.tasks.catalogue import TASKS, find_task, load_model
@@ -129,8 +129,8 @@ def train(
 def _displayed(message: str, is_asked: bool | None) -> Iterator[tuple[Report, Callable[[Progress], None]]]:
     """What shows sentences and progress, where somebody wants to see them."""
     if is_asked or (is_asked is None and is_notebook()):
-        with shown(message) as both:
-            yield both
+        with shown(message) as (say, show):
+            yield lambda sentence: say(in_python(sentence)), show
     else:
         yield _silent, lambda progress: None
 

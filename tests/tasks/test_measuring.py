@@ -86,4 +86,6 @@ def test_a_tagger_and_a_classifier_speak_of_no_perplexity_and_no_tokens(
         made = run("train", task, data, "--out", task, *settings)
         assert made.code == 0, made.err
         assert error in made.err and f" {rows}/s, " in made.err and f" {rows}, " in made.err
+        drawn = (Path(task) / "curves.svg").read_text()
+        assert f"{rows} trained on" in drawn and "exp(loss)" in drawn and "perplexity" not in drawn
         assert "perplexity" not in made.err and "valid error" not in made.err and " tokens" not in made.err

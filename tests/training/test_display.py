@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import elman
+from elman.core.errors import in_python
 from elman.training import display
 from elman.training.progress import Progress, Wording
 
@@ -75,7 +76,8 @@ def test_a_script_is_quiet_unless_it_asks(text: Path, capsys: Any, monkeypatch: 
     said: list[str] = []
     elman.train("lm", text, model="rnn", settings=SMALL, progress=True, report=said.append)
     shown = capsys.readouterr().err
-    assert "step 5  pass " in shown and said and all(sentence in shown for sentence in said)
+    assert "step 5  pass " in shown and said and all(in_python(sentence) in shown for sentence in said)
+    assert "(units=... chooses others)" in shown and "--" not in shown  # parameters, not flags
 
 
 def test_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from elman.training.budget import Budget, format_duration
 from elman.training.config import TrainConfig
 from elman.training.journal import METRICS
 from elman.training.plan import Means
-from elman.training.progress import Outcome
+from elman.training.progress import Outcome, Wording
 from elman.training.threads import advise_on_load, choose_threads, prepare_environment
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
     spare = trainer.spare_seconds()
     if spare is not None and budget is not None:
         spare += budget.seconds * task.measuring_share  # the trainer's budget was so much shorter
-    _save(run.out, model, spare_seconds=spare, report=report)
+    _save(run.out, model, task.wording(run.record), spare_seconds=spare, report=report)
     return task.load(run.out, verify=False)
 
 
@@ -257,18 +257,21 @@ def _follow(trainer: Trainer, counted: str, *, notes: list[str], report: Report,
     return outcome
 
 
-def _save(out: Path, model: TaskModel[Any], *, spare_seconds: float | None, report: Report) -> None:
+def _save(out: Path, model: TaskModel[Any], wording: Wording, *, spare_seconds: float | None, report: Report) -> None:
     """From here on it is a model, not a run; with a picture of how it went, if that can be drawn in the time to spare."""
     path = out / METRICS
     metrics = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
-    contents = {**model.files(), **_curves(metrics, spare_seconds, report)}
+    contents = {**model.files(), **_curves(metrics, wording, spare_seconds, report)}
     store.save(out, model.record, tensors=model.tensors(), contents=contents, metrics=metrics)
     shutil.rmtree(out / files.RUN_FOLDER, ignore_errors=True)
 
 
-def _curves(metrics: Sequence[Mapping[str, Any]], seconds: float | None, report: Report) -> dict[str, bytes]:
+def _curves(
+    metrics: Sequence[Mapping[str, Any]], wording: Wording, seconds: float | None, report: Report
+) -> dict[str, bytes]:
     """The picture of a run as a file of its model; none where nothing was measured, or the time is over."""
-    spec = pictures.training_curves(metrics)
+    loss = "perplexity" if wording.has_perplexity else "exp(loss)"
+    spec = pictures.training_curves(metrics, counted=wording.counted, loss=loss)
     if spec is None:
         return {}
     try:
