@@ -10,7 +10,7 @@ from elman.tasks.catalogue import TASKS, find_task
 from elman.tasks.reference import all_settings, find_settings
 from tests.commands import Run
 
-RECORDS = {record: (name, section) for name in TASKS for section, record in find_task(name).records()}
+RECORDS = {record: (name, section) for name in TASKS for section, record, _ in find_task(name).records()}
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)

@@ -61,7 +61,9 @@ def _refused(record: type[Config], error: ValidationError, section: str) -> Usag
     if first["type"] == "value_error":
         return UsageError(f"{section}.{name}: {first['msg'].removeprefix('Value error, ')} (got {given!r})")
     close = nearest(str(given), choices(field))
-    hint = f"did you mean {close}?" if close else f"elman settings {section}.{name} says what it is"
+    hint = f"did you mean {close}?" if close else None
+    if not close and section in SECTIONS:
+        hint = f"elman settings {section}.{name} says what it is"
     return UsageError(f"{section}.{name} is {describe_values(field)} (got {given!r})", hint=hint)
 
 

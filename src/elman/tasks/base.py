@@ -229,13 +229,9 @@ class Task(ABC, Generic[R]):
         """What --model can be; the first is the default."""
         return ()
 
-    def records(self) -> Iterator[tuple[str, type[Config]]]:
-        """Every section of settings that it has (`data`, `model`, `train`) and a record of it; several for as many models."""
+    def records(self) -> Iterator[tuple[str, type[Config], frozenset[str]]]:
+        """Sections of its settings (`model` for each kind), the record of each, and the fields that do not apply."""
         return iter(())
-
-    def unused_train_keys(self) -> frozenset[str]:
-        """Fields of TrainConfig that do not apply."""
-        return frozenset()
 
     def complete(self, request: TrainRequest) -> TrainRequest:
         """The request with what a model to go on from (`init`) has settled."""
@@ -268,12 +264,12 @@ class NetTask(Task[R], Generic[R, A, H]):
         field = self.record_type.model_fields["model"].annotation.model_fields["family"]
         return tuple(sorted(get_args(field.annotation), key=lambda name: name != field.default))
 
-    def records(self) -> Iterator[tuple[str, type[Config]]]:
+    def records(self) -> Iterator[tuple[str, type[Config], frozenset[str]]]:
         """Those of its own record, and how nets are trained."""
-        yield "data", self.record_type.model_fields["data"].annotation
+        yield "data", self.record_type.model_fields["data"].annotation, frozenset()
         for record in self.model_records():
-            yield "model", record
-        yield "train", TrainConfig
+            yield "model", record, frozenset()
+        yield "train", TrainConfig, self.unused_train_keys()
 
     def model_records(self) -> tuple[type[Config], ...]:
         """The record of each kind of models."""

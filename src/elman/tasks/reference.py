@@ -37,12 +37,10 @@ def all_settings() -> list[Setting]:
         tuple[str, str, str, str], dict[str, list[str]]
     ] = {}  # of each: the tasks that have it, and their models
     for name in TASKS:
-        task = find_task(name)
-        records = list(task.records())
-        num_models = sum(section == "model" for section, _ in records)
-        for section, record in records:
+        records = list(find_task(name).records())
+        num_models = sum(section == "model" for section, *_ in records)
+        for section, record, unused in records:
             models = choices(record.model_fields["family"]) if section == "model" and num_models > 1 else []
-            unused = task.unused_train_keys() if section == "train" else frozenset()
             for key in record.model_fields.keys() - unused:
                 owners = found.setdefault(_describe(section, key, record), {})
                 owners.setdefault(name, []).extend(models)
