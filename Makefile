@@ -26,6 +26,7 @@ types: $(VENV)/.test
 
 docs: $(VENV)/.test
 	$(BIN)/python docs/make_cli.py
+	$(BIN)/python docs/make_settings.py
 
 # Wheel and source package, tried in an empty environment without the sources.
 dist: $(VENV)/.test

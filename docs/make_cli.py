@@ -9,12 +9,6 @@ from typer.main import get_command
 
 from elman.cli.app import make_app
 from elman.cli.train import describe_choices
-from elman.core.settings import Config
-from elman.tasks.base import NetTask
-from elman.tasks.catalogue import TASKS, find_task
-from elman.tasks.lm.families import FAMILIES
-from elman.text.settings import DataConfig
-from elman.training.config import TrainConfig
 
 PLACE = Path(__file__).with_name("cli.md")
 
@@ -38,6 +32,9 @@ stdin. The seed is printed with every result. Bars and colour appear only on a t
 | 130, 143 | stopped by Ctrl-C, by SIGTERM; what was there before is still there |
 | 141 | the reader of our output went away |
 
+`elman --install-completion` lets the shell complete verbs, flags, tasks, models, recipes, units and settings.
+What `--set` and a recipe can set is in [settings.md](settings.md), and printed by `elman settings`.
+
 A failure prints `error: what, where` and `hint: what to do`. `ELMAN_DEBUG=1` adds the traceback of a bug.
 """
 
@@ -46,37 +43,7 @@ def render() -> str:
     """The whole reference."""
     describe_choices()
     command: Any = get_command(make_app())
-    return "\n".join([HEAD, *(_verb(name, verb) for name, verb in command.commands.items()), _settings()])
-
-
-def _settings() -> str:
-    """What `--set` and a recipe can set, with the defaults."""
-    lines = ["## Settings", "", "`--set KEY=VALUE`, or a recipe with `[data]`, `[model]` and `[train]` tables.", ""]
-    lines += ["| of | | keys and defaults |", "|---|---|---|"]
-    names: dict[tuple[str, type[Config]], list[str]] = {("data", DataConfig): ["data"]}
-    for family in FAMILIES:
-        names[("model", family.record)] = list(family.names)
-    for name in TASKS:
-        task = find_task(name)
-        if name != "lm" and isinstance(task, NetTask):
-            for section in ("data", "model"):
-                record = task.record_type.model_fields[section].annotation
-                what = f"data of {name}" if section == "data" else name
-                names.setdefault((section, record), []).append(what)
-    names[("train", TrainConfig)] = ["training"]
-    for (section, record), shared in names.items():
-        fields = {key: field.default for key, field in record.model_fields.items() if key not in ("family", "members")}
-        keys = ", ".join(f"`{section}.{key}{_value(default)}`" for key, default in fields.items())
-        what = (record.__doc__ or "").splitlines()[0].replace("|", "/")
-        lines.append(f"| {', '.join(shared)} | {what} | {keys} |")
-    return "\n".join([*lines, ""])
-
-
-def _value(default: Any) -> str:
-    """`=5`; nothing where the default depends on other things."""
-    if default is None or default == ():
-        return ""
-    return f"={str(default).lower() if isinstance(default, bool) else default}"
+    return "\n".join([HEAD, *(_verb(name, verb) for name, verb in command.commands.items())])
 
 
 def _verb(name: str, verb: Any) -> str:
@@ -91,6 +58,7 @@ def _verb(name: str, verb: Any) -> str:
         lines += [" ".join(more.split()), ""]
     lines += ["| | |", "|---|---|"]
     lines += [f"| `{_names(parameter)}` | {_help(parameter)} |" for parameter in [*arguments, *options]]
+    lines += ["", "```console", *(f"$ {command}" for command in verb.epilog.splitlines()), "```"]
     return "\n".join([*lines, ""])
 
 

@@ -49,6 +49,43 @@ def test_no_room_hides_a_public_name() -> None:
         _ = elman.trian  # type: ignore[attr-defined]
 
 
+def test_loaded_models_are_mixed_like_directories(lines_model: elman.Model, corpus: Path, tmp_path: Path) -> None:
+    bigram = elman.train("lm", corpus, units="space", reset_lines=True, settings={"model.family": "bigram"})
+    lines_model.save(tmp_path / "one")
+    bigram.save(tmp_path / "two")
+    from_models = elman.mix([lines_model, bigram], valid=corpus)
+    from_directories = elman.mix([tmp_path / "one", str(tmp_path / "two")], valid=corpus)
+    assert from_models.evaluate(corpus) == from_directories.evaluate(corpus)
+    with pytest.raises(UsageError, match="mix takes a list of members"):
+        elman.mix(lines_model, valid=corpus)  # type: ignore[arg-type]
+    other = elman.train("lm", corpus, units="char", reset_lines=True)
+    with pytest.raises(elman.ElmanError, match=r"a mkn that is not saved and .* have different vocabularies"):
+        elman.mix([lines_model, other], valid=corpus)
+
+
+def test_a_list_of_texts_has_a_list_of_scores(lines_model: elman.Model) -> None:
+    assert lines_model.score(LINES) == [lines_model.score(line) for line in LINES]
+    with pytest.raises(UsageError, match="a text is needed, not 3"):
+        lines_model.score(["the cat", 3])  # type: ignore[list-item]
+
+
+def test_epochs_are_a_parameter_like_the_flag(corpus: Path) -> None:
+    model = elman.train("lm", corpus, model="rnn", epochs=1, settings={"model.hidden": 4, "train.batch": 4})
+    assert model.record.train is not None and model.record.train.epochs == 1
+    with pytest.raises(UsageError, match=r"train\.epochs is given twice: 1 and 2"):
+        elman.train("lm", corpus, model="rnn", epochs=1, settings={"train.epochs": 2})
+    with pytest.raises(UsageError, match=r"train\.epochs does not apply to mkn"):
+        elman.train("lm", corpus, epochs=1)
+
+
+def test_an_error_in_python_speaks_of_parameters(corpus: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        elman.train("lm", corpus, model="snm", memory="1G")
+    assert str(caught.value).startswith("memory=... does not apply to snm") and "\nhint: leave it out" in str(
+        caught.value
+    )
+
+
 def test_without_out_nothing_is_written(corpus: Path) -> None:
     before = sorted(corpus.parent.rglob("*"))
     model = elman.train("lm", [corpus, corpus], model="unigram")

@@ -62,7 +62,7 @@ TORCH_ROOMS = ("nets", "training")
 TORCH_FREE = (
     *(f"nets/{name}.py" for name in ("config", "cutoffs", "memory", "ngrams", "sampling")),
     *(f"training/{name}.py" for name in ("budget", "config", "journal", "plan", "plan_rows", "plan_text")),
-    *(f"training/{name}.py" for name in ("progress", "threads")),
+    *(f"training/{name}.py" for name in ("display", "progress", "threads")),
 )
 MAX_LINES = 400
 

@@ -10,6 +10,7 @@ import pytest
 from elman import pictures
 from elman.core.errors import ElmanError, UsageError
 from elman.tasks import run
+from elman.training.progress import Wording
 
 JOURNAL: list[dict[str, Any]] = [
     {"step": 10, "tokens": 100, "perplexity": 500.0, "learning_rate": 0.1, "gradient_norm": 2.0},
@@ -53,17 +54,17 @@ def test_a_long_run_is_drawn_in_few_means_and_its_beginning_cut_off():
 def test_a_run_without_numbers_has_no_curves():
     assert pictures.training_curves([]) is None
     assert pictures.training_curves([{"tokens": 0, "perplexity": 3.0}, {"tokens": 9, "perplexity": None}]) is None
-    assert run._curves([], None, pytest.fail) == {}
+    assert run._curves([], Wording(), None, pytest.fail) == {}
 
 
 def test_the_curves_are_the_same_under_a_budget_and_left_out_where_it_is_spent():
     said: list[str] = []
-    ((name, drawn),) = run._curves(JOURNAL, None, said.append).items()
+    ((name, drawn),) = run._curves(JOURNAL, Wording(), None, said.append).items()
     assert (name, drawn[:4]) == ("curves.svg", b"<svg")
-    assert run._curves(JOURNAL, 100.0, said.append) == {name: drawn}
+    assert run._curves(JOURNAL, Wording(), 100.0, said.append) == {name: drawn}
     assert not said
     for seconds in (-1.0, 0.001):
-        assert run._curves(JOURNAL, seconds, said.append) == {}
+        assert run._curves(JOURNAL, Wording(), seconds, said.append) == {}
     assert said == ["this budget had no time to draw the curves of the run"] * 2
 
 
@@ -83,7 +84,7 @@ def test_a_picture_that_cannot_be_drawn_is_said_and_costs_nothing_else(monkeypat
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(ElmanError, match="could not be drawn"):
         pictures.render_within({}, 10.0)
-    assert run._curves(JOURNAL, 10.0, said.append) == {}
+    assert run._curves(JOURNAL, Wording(), 10.0, said.append) == {}
     assert "could not be drawn" in said[0]
 
 

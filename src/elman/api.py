@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from elman import store
-from elman.core.errors import UsageError
+from elman.core.errors import UsageError, in_python
 from elman.core.settings import make, merge_settings
 from elman.tasks.base import EvaluateOptions, NetTask, Prediction, PredictOptions, Report, TaskModel, TrainRequest
 from elman.tasks.catalogue import TASKS, find_task, load_model
@@ -22,6 +23,7 @@ from elman.text.memory import texts
 from elman.text.readers import Sources, as_sources, find_files
 from elman.training.budget import Budget, parse_duration
 from elman.training.config import TrainConfig
+from elman.training.display import is_notebook, shown
 from elman.training.progress import Progress
 from elman.training.threads import prepare_environment
 
@@ -43,6 +45,7 @@ __all__ = [
 
 NO_VALID = "none"
 SHOWN_FILES = 8  # of a directory
+T = TypeVar("T")
 
 
 def _silent(message: str) -> None:
@@ -59,6 +62,7 @@ def train(
     units: str | None = None,
     reset_lines: bool | None = None,
     budget: str | float | None = None,
+    epochs: float | None = None,
     started: float | None = None,
     memory: str | int | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -73,18 +77,20 @@ def train(
     command: str | None = None,
     report: Report = _silent,
     on_progress: Callable[[Progress], None] = lambda progress: None,
+    progress: bool | None = None,
 ) -> Any:
     """Train a model on text and save it in the directory `out` (None: only give it back). -> a `TaskModel`
 
     `data` (and `valid`) are names of files, or a list of texts (`elman.texts` where a text could be taken for a name), of
     rows or of records, a data frame, or an open file.
     Without `valid` the last part of the data is held out; `valid="none"` trains on all of it. `settings` are what
-    `--set` takes: {"model.order": 5}. `budget` is an upper bound of time from `started` (on
-    time.monotonic's clock; now, if not given) to the saved model; counting takes what it needs. `init` is a
+    `--set` takes: {"model.order": 5}. `budget` is an upper bound of time from `started` (on time.monotonic's clock; now,
+    if not given) to the saved model; counting takes what it needs. `epochs` is a number of passes, for nets. `init` is a
     net to go on from, with its vocabulary. `targets` are for seq2seq: line by line the other side of `data`, where it
-    is not a table of pairs; `valid_targets` that of `valid`.
+    is not a table of pairs; `valid_targets` that of `valid`. `progress` shows a bar and what is said on the way; if it
+    is not given, only in a notebook.
     """
-    flags = {"data.units": units, "data.reset_lines": reset_lines, "model.family": model}
+    flags = {"data.units": units, "data.reset_lines": reset_lines, "model.family": model, "train.epochs": epochs}
     seconds = None if budget is None else parse_duration(budget)
     request = TrainRequest(
         task=task,
@@ -122,8 +128,28 @@ def train(
     make(TrainConfig, request.settings["train"], section="train")
     request = found.complete(request)
     found.check(request)
-    with reserved(request.out, overwrite=overwrite):
-        return found.train(request)
+    with reserved(request.out, overwrite=overwrite), _displayed(f"training {model or task}", progress) as (say, show):
+        return found.train(
+            replace(request, report=_both(request.report, say), on_progress=_both(request.on_progress, show))
+        )
+
+
+@contextlib.contextmanager
+def _displayed(message: str, is_asked: bool | None) -> Iterator[tuple[Report, Callable[[Progress], None]]]:
+    """What shows sentences and progress, where somebody wants to see them."""
+    if is_asked or (is_asked is None and is_notebook()):
+        with shown(message) as (say, show):
+            yield lambda sentence: say(in_python(sentence)), show
+    else:
+        yield _silent, lambda progress: None
+
+
+def _both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[T], None]:
+    def call(value: T) -> None:
+        first(value)
+        second(value)
+
+    return call
 
 
 def _describe_directory(directory: str) -> str:
@@ -159,13 +185,14 @@ def resume(
     device: str | None = None,
     report: Report = _silent,
     on_progress: Callable[[Progress], None] = lambda progress: None,
+    progress: bool | None = None,
 ) -> Any:
     """Go on with a run that was stopped; a finished one is just loaded. `started`: when this process began."""
     directory, now = Path(directory), time.monotonic()
     folder = find_run(directory)
     if folder is None:
         return load(directory)
-    with store.reserve_run(directory):
+    with store.reserve_run(directory), _displayed("training", progress) as (say, show):
         task = find_task(task_of_run(folder))
         assert isinstance(task, NetTask)  # only nets leave a run behind
         return resume_net(
@@ -173,8 +200,8 @@ def resume(
             directory,
             started=now if started is None else started,
             device=device,
-            report=report,
-            on_progress=on_progress,
+            report=_both(report, say),
+            on_progress=_both(on_progress, show),
         )
 
 

@@ -43,10 +43,13 @@ def line_chart(
     }
 
 
-def training_curves(journal: Sequence[Mapping[str, Any]]) -> Spec | None:
+def training_curves(
+    journal: Sequence[Mapping[str, Any]], *, counted: str = "tokens", loss: str = "perplexity"
+) -> Spec | None:
     """How a run went, by tokens trained on: perplexity of training and validation text, learning rate, size of the gradient.
 
-    None for a journal without a perplexity. A long run is drawn in MOST_POINTS means.
+    None for a journal without a perplexity. A long run is drawn in MOST_POINTS means. counted, loss: what tokens and
+    perplexity are called, where they are something else.
     """
     lines = [line for line in journal if line.get("tokens")]
     training = _thinned([line for line in lines if line.get("perplexity")])
@@ -63,7 +66,7 @@ def training_curves(journal: Sequence[Mapping[str, Any]]) -> Spec | None:
     across: Spec = {
         "field": "tokens",
         "type": "quantitative",
-        "title": "tokens trained on",
+        "title": f"{counted} trained on",
         "axis": {"format": "~s", "tickCount": 6},
         "scale": {"domainMin": 0, "nice": False},
     }
@@ -75,11 +78,11 @@ def training_curves(journal: Sequence[Mapping[str, Any]]) -> Spec | None:
         "$schema": SCHEMA,
         "title": {"text": "Training", "anchor": "start"},
         "resolve": {"legend": {"color": "independent"}},
-        "vconcat": [_perplexity_chart(curves, ends, across), {"hconcat": below}],
+        "vconcat": [_perplexity_chart(curves, ends, across, title=loss), {"hconcat": below}],
     }
 
 
-def _perplexity_chart(curves: Sequence[Spec], ends: Sequence[Spec], across: Spec) -> Spec:
+def _perplexity_chart(curves: Sequence[Spec], ends: Sequence[Spec], across: Spec, *, title: str) -> Spec:
     """Curves, and where it ended with its number. What is far above the lowest, in the first steps, is left out."""
     lowest = min(row["perplexity"] for row in (*curves, *ends))
     curves = [row for row in curves if row["perplexity"] <= 12 * lowest]
@@ -88,6 +91,7 @@ def _perplexity_chart(curves: Sequence[Spec], ends: Sequence[Spec], across: Spec
     upright = {
         "field": "perplexity",
         "type": "quantitative",
+        "title": title,
         "scale": {"type": "log", "domain": domain, "nice": False},
         "axis": {"tickCount": 6, "format": "~r"},
     }

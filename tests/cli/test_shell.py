@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,14 +14,16 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 import elman
 from elman.cli import main, terminal
+from elman.cli.app import make_app
 from tests.commands import LINES, Run, run_process
 
 VERBS = [
     *("demo", "train", "resume", "evaluate", "score", "generate", "next"),
-    *("predict", "mix", "export", "import", "info"),
+    *("predict", "mix", "export", "import", "settings", "info"),
 ]
 
 
@@ -35,6 +39,48 @@ def test_every_verb_explains_itself(run: Run, verb: str) -> None:
     result = run(verb, "--help")
     assert result.code == 0
     assert result.out.startswith(f"Usage: elman {verb}")
+    assert not re.search(r"<[a-z]+|\{[A-Z]", result.out.replace("<unk>", "")), "types of Python are not for users"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_shows_two_examples_that_it_understands(run: Run, verb: str) -> None:
+    shown = run(verb, "--help").out.partition("Examples:\n")[2].splitlines()
+    assert len(shown) == 2
+    command = get_command(make_app()).commands[verb]  # type: ignore[attr-defined]
+    for line in shown:
+        words = shlex.split(re.split(r" [|>] ", line[line.index("elman ") :])[0])
+        assert words[:2] == ["elman", verb]
+        command.make_context(verb, words[2:])  # an error for a flag or an argument that is none
+
+
+@pytest.mark.parametrize(
+    ("flag", "others"),
+    [
+        ("--json", set()),
+        ("--threads", {"demo", "resume", "export", "import", "settings", "info"}),  # resumed as it was begun
+        ("--seed", {"resume", "score", "next", "predict", "export", "import", "settings", "info"}),  # nothing is random
+    ],
+)
+def test_a_flag_is_on_every_verb_where_it_makes_sense(run: Run, flag: str, others: set[str]) -> None:
+    assert {verb for verb in VERBS if f" {flag} " not in run(verb, "--help").out} == others
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("elman train cl", {"classify"}),
+        ("elman train lm text --model l", {"lstm"}),
+        ("elman train seq2seq pairs --model ", {"lstm", "rnn", "gru", "transformer"}),
+        ("elman train seq2seq pairs --recipe di", {"dialogue"}),
+        ("elman train lm text --units b", {"byte", "bpe:8000"}),
+        ("elman train lm text --set train.bptt", {"train.bptt=", "train.bptt_spread="}),
+        ("elman sett", {"settings"}),
+    ],
+)
+def test_a_shell_completes_names(words: str, wanted: set[str]) -> None:
+    place = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_ELMAN_COMPLETE": "complete_bash"}
+    done = run_process(env={**os.environ, **place})
+    assert set(done.stdout.split()) == wanted, done.stderr
 
 
 def test_help_needs_neither_numpy_nor_torch_and_less_than_a_third_of_a_second() -> None:

@@ -30,8 +30,16 @@ def test_a_record_is_made_of_what_was_written() -> None:
         ({"layres": 2}, "model.layres is not a setting", "did you mean model.layers?"),
         ({"family": "cake", "layres": 2}, "model.layres is not a setting of cake", "did you mean model.layers?"),
         ({"zzz": 2}, "model.zzz is not a setting", "valid here: model.layers, model.cuts"),
-        ({"layers": 0}, "model.layers: input should be greater than or equal to 1 (got 0)", None),
-        ({"cuts": "1,x"}, "model.cuts.1: input should be a valid integer", None),
+        (
+            {"layers": 0},
+            "model.layers is a whole number, at least 1 (got 0)",
+            "elman settings model.layers says what it is",
+        ),
+        (
+            {"cuts": "1,x"},
+            "model.cuts is whole numbers with commas between (got ",
+            "elman settings model.cuts says what it is",
+        ),
     ],
 )
 def test_what_is_no_setting_is_named_with_the_nearest(settings: dict[str, object], what: str, hint: str | None) -> None:

@@ -131,7 +131,7 @@ def test_options_of_other_tasks_are_refused(tmp_path: Path, monkeypatch: pytest.
     write_data(Path())
     train_case("classify", "model")
     model = elman.load("model")
-    with pytest.raises(elman.ElmanError, match="--n-best does not apply to classify"):
+    with pytest.raises(elman.ElmanError, match=r"n_best=\.\.\. does not apply to classify"):
         next(model.predict_lines(["labels.tsv.ask"], replace(PredictOptions(), n_best=2)))
-    with pytest.raises(elman.ElmanError, match="--dynamic does not apply to classify"):
+    with pytest.raises(elman.ElmanError, match="dynamic=True does not apply to classify"):
         model.evaluate("labels.valid.tsv", EvaluateOptions(dynamic=True))

@@ -79,7 +79,7 @@ def test_a_family_in_one_file_is_a_member_of_mixtures(run: Run, corpus: Path, mo
             "model.extr is not a setting of toy",
             "did you mean model.extra?",
         ),
-        (["--model", "toy", "--set", "model.extra=0"], "model.extra: input should be greater than 0", None),
+        (["--model", "toy", "--set", "model.extra=0"], "model.extra is a number, above 0", None),
         (["--model", "toy", "--set", "train.batch=4"], "train.batch does not apply to toy, which counts", None),
     ],
 )
@@ -122,7 +122,8 @@ def test_what_cannot_be_with_a_task_in_one_file_is_refused(run: Run, corpus: Pat
         ("train", "length", corpus, "--set", "model.priro=3"): "did you mean model.prior?",
         ("train", "length", corpus, "--reset-lines"): "--reset-lines does not apply to length",
         ("train", "length", corpus, "--memory", "1G"): "--memory does not apply to length",
-        ("train", "lenght", corpus): "hint: tasks: lm, masked, bilm, seq2seq, tag, classify, qa, length",
+        ("train", "zebra", corpus): "hint: tasks: lm, masked, bilm, seq2seq, tag, classify, qa, length",
+        ("train", "lenght", corpus): "hint: did you mean length?",
     }
     for arguments, message in cases.items():
         refused = run(*arguments, "--out", tmp_path / "no")

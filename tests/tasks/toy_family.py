@@ -20,7 +20,7 @@ class ToyConfig(Config):
     """Symbols by their frequency."""
 
     family: Literal["toy"] = "toy"
-    extra: float = Field(1.0, gt=0)  # times that every symbol was seen besides
+    extra: float = Field(1.0, gt=0, description="times that every symbol was seen besides")
 
 
 class ToyModel:

@@ -22,7 +22,7 @@ from elman.text.settings import DataConfig
 class LengthConfig(Config):
     """A guess for lines of which nothing is known."""
 
-    prior: float = Field(5.0, gt=0)  # letters of a word, believed in as firmly as in one word that was seen
+    prior: float = Field(5.0, gt=0, description="letters of a word, believed in as firmly as in one that was seen")
 
 
 LengthRecord = store.Record[DataConfig, LengthConfig]

@@ -173,6 +173,13 @@ def test_progress_has_all_that_a_bar_shows() -> None:
     assert open_end[3].fraction is None and open_end[3].eta_seconds is None
 
 
+def test_more_than_the_peak_is_never_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that was busy when its peak was measured, progress once said `107 % of peak`."""
+    monkeypatch.setattr("elman.training.loop.measure_peak", lambda: 1.0)
+    found = run(trainer(epochs=1.0))
+    assert max(p.fraction_of_peak for p in found) == 1.0
+
+
 def test_the_journal_has_every_tenth_step_and_the_end(tmp_path: Path) -> None:
     run(trainer(tmp_path, log_steps=10))
     lines = [json.loads(line) for line in (tmp_path / RUN_FOLDER / "metrics.jsonl").read_text().splitlines()]

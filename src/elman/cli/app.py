@@ -32,9 +32,11 @@ from elman.cli import (
     predict,
     resume,
     score,
+    settings,
     terminal,
     train,
 )
+from elman.cli.verb import Verb
 from elman.core.errors import ElmanError
 
 RESULTS_ON_STDOUT = (evaluate.evaluate, score.score, generate.generate, next_.next_symbols, predict.predict, info.info)
@@ -68,10 +70,12 @@ def make_app() -> typer.Typer:
         "mix": mix.mix,
         "export": export.export,
         "import": import_.import_model,
+        "settings": settings.settings,
         "info": info.info,
     }
     for name, verb in verbs.items():
-        app.command(name, no_args_is_help=name != "demo")(_deferred(verb))
+        shown = "\n".join(verb.examples)  # type: ignore[attr-defined]
+        app.command(name, cls=Verb, epilog=shown, no_args_is_help=name not in ("demo", "settings"))(_deferred(verb))
     return app
 
 

@@ -17,6 +17,7 @@ from elman.cli import demo_names, terminal
 from elman.cli.demo_corpus import write_corpus
 from elman.cli.demo_tables import BothSides, HeadRow, Row, print_both_sides, print_heads, print_rows, print_samples
 from elman.cli.options import Json, Seed
+from elman.cli.verb import examples
 
 if TYPE_CHECKING:
     from elman.api import Model
@@ -85,6 +86,10 @@ SAMPLE_TEMPERATURE = 0.8
 GAPS = 'If the <mask> is not a <mask>, a "TypeError" is <mask>.'
 
 
+@examples(
+    "elman demo --quick",
+    "elman demo --out tour --seed 2",
+)
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where texts and models go.")] = Path(
         "elman-demo"

@@ -17,11 +17,17 @@ from elman.cli.options import (
     Seed,
     SourceFiles,
     TargetFiles,
+    Threads,
     choose_data,
 )
+from elman.cli.verb import examples
 from elman.core.errors import UsageError
 
 
+@examples(
+    "elman evaluate my-model test.txt",
+    "elman evaluate translator --source test.de --target test.en --beam 1 --json",
+)
 def evaluate(
     directory: ModelDirectory,
     data: Annotated[
@@ -54,12 +60,14 @@ def evaluate(
         float | None, typer.Option(min=0, metavar="R", help="How fast they learn. [default: 0.00015]")
     ] = None,
     seed: Seed = 1,
+    threads: Threads = None,
     no_verify: NoVerify = False,
 ) -> None:
     """Score a text: perplexity, bits per byte, and the signature that says what was counted.
 
     --dynamic adds the same numbers under names that end in _dynamic. The model in DIR stays as it is.
     """
+    terminal.limit_threads(threads)
     from elman.api import EvaluateOptions, TaskModel, load
 
     files = choose_data(data, source, target)

@@ -8,9 +8,14 @@ from typing import Annotated, Literal
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import ModelDirectory, NoVerify, OverwriteFile
+from elman.cli.options import Json, ModelDirectory, NoVerify, OverwriteFile
+from elman.cli.verb import examples
 
 
+@examples(
+    "elman export my-model --format arpa --out model.arpa",
+    "elman export my-model --format arpa --out model.arpa --json",
+)
 def export(
     directory: ModelDirectory,
     kind: Annotated[
@@ -23,6 +28,7 @@ def export(
         ),
     ],
     overwrite: OverwriteFile = False,
+    json: Json = False,
     no_verify: NoVerify = False,
 ) -> None:
     """Write a model in a format that other tools read."""
@@ -33,5 +39,9 @@ def export(
     model = load_language_model(directory, verify=not no_verify)
     with terminal.status(f"writing {out}"):
         model.export(out, format=kind, overwrite=overwrite)
-    if str(out) != STDOUT:
-        terminal.say(f"wrote {out} ({terminal.size(out.stat().st_size)})")
+    if str(out) == STDOUT:
+        return
+    num_bytes = out.stat().st_size
+    terminal.say(f"wrote {out} ({terminal.size(num_bytes)})")
+    if json:
+        terminal.print_json({"path": str(out), "format": kind, "bytes": num_bytes})

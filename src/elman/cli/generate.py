@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import Json, ModelDirectory, NoVerify
+from elman.cli.options import Json, ModelDirectory, NoVerify, Threads
+from elman.cli.verb import examples
 from elman.core.errors import UsageError
 
 if TYPE_CHECKING:
     from elman.api import Model
 
 
+@examples(
+    "elman generate my-model --prompt 'Once upon' --tokens 50 --top-p 0.9",
+    "elman generate my-model --samples 5 --seed 1 --json",
+)
 def generate(
     directory: ModelDirectory,
     prompt: Annotated[str, typer.Option("--prompt", "-p", metavar="TEXT", help="The text to continue.")] = "",
@@ -40,10 +45,12 @@ def generate(
     seed: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Seed of the chance. [default: a new one, printed]")
     ] = None,
+    threads: Threads = None,
     json: Json = False,
     no_verify: NoVerify = False,
 ) -> None:
     """Write text that continues a prompt."""
+    terminal.limit_threads(threads)
     from elman.api import load_language_model
 
     stop, forbid = stop or [], forbid or []

@@ -9,8 +9,13 @@ import typer
 
 from elman.cli import terminal
 from elman.cli.options import Json, OutDirectory, Overwrite
+from elman.cli.verb import examples
 
 
+@examples(
+    "elman import kenlm.arpa --out my-model",
+    "elman import srilm.arpa.gz --out my-model --overwrite",
+)
 def import_model(
     file: Annotated[Path, typer.Argument(metavar="FILE.arpa", help="An ARPA file, plain or .gz.", show_default=False)],
     out: OutDirectory,

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from elman.cli import terminal
 from elman.cli.options import Json, ModelDirectory, NoVerify
+from elman.cli.verb import examples
 
 
+@examples(
+    "elman info my-model",
+    "elman info my-model --json",
+)
 def info(directory: ModelDirectory, json: Json = False, no_verify: NoVerify = False) -> None:
     """Say what a model is, how it was made, and its numbers."""
     from elman.api import load

@@ -7,9 +7,14 @@ from typing import Annotated
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings
+from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings, Threads
+from elman.cli.verb import examples
 
 
+@examples(
+    "elman mix lstm mkn cache --valid valid.txt --out mixture",
+    "elman mix lstm neural-cache:window=2000 --valid valid.txt --out remembering",
+)
 def mix(
     members: Annotated[
         list[str],
@@ -27,6 +32,7 @@ def mix(
     out: OutDirectory,
     settings: Settings = None,
     seed: Seed = 1,
+    threads: Threads = None,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
@@ -34,6 +40,7 @@ def mix(
 
     --set model.bucketed=true has a set of weights for each frequent last word, and one for each class of rarer ones.
     """
+    terminal.limit_threads(threads)
     from elman.api import mix as mix_models
     from elman.core.settings import parse_pairs
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from elman.cli.completion import complete_setting
 from elman.core.errors import UsageError
 
 ModelDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="A model directory.", show_default=False)]
@@ -26,8 +27,15 @@ Errors = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of everything random.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="Threads. [default: all cores]")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting like model.order=5. May be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A setting like model.order=5; `elman settings` lists them. May be repeated.",
+        autocompletion=complete_setting,
+    ),
 ]
 SourceFiles = Annotated[
     list[str] | None,

@@ -9,13 +9,20 @@ from typing import Annotated, Any
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import Errors, ModelDirectory, NoVerify
+from elman.cli.options import Errors, ModelDirectory, NoVerify, Threads
+from elman.cli.verb import examples
 
 
+@examples(
+    "elman predict tagger test.conllu > tagged.conllu",
+    "echo 'ein rotes haus' | elman predict translator --n-best 3",
+)
 def predict(
     context: typer.Context,
     directory: ModelDirectory,
-    file: Annotated[Path | None, typer.Argument(help="The sources; - or nothing is stdin.", show_default=False)] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The sources; - or nothing is stdin.", show_default=False)
+    ] = None,
     beam: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="A beam so wide; 1 is greedy. [default: 5]")
     ] = None,
@@ -49,6 +56,7 @@ def predict(
     json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object a line, with probabilities or attention.")
     ] = False,
+    threads: Threads = None,
     no_verify: NoVerify = False,
 ) -> None:
     """Write an answer for every line, in order, as soon as it is there: a translation, tags, a line with its gaps filled.
@@ -57,6 +65,7 @@ def predict(
     """
     if file is None and terminal.is_typed():
         terminal.show_help(context)
+    terminal.limit_threads(threads)
     from elman.api import PredictOptions, TaskModel, load
 
     model: TaskModel[Any] = load(directory, verify=not no_verify)

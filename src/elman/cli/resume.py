@@ -9,8 +9,13 @@ import typer
 
 from elman.cli import terminal
 from elman.cli.options import Json
+from elman.cli.verb import examples
 
 
+@examples(
+    "elman resume my-model",
+    "elman resume my-model --device cpu --json",
+)
 def resume(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the run was begun.", show_default=False)],
     device: Annotated[

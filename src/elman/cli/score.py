@@ -10,25 +10,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import ModelDirectory, NoVerify
+from elman.cli.options import ModelDirectory, NoVerify, Threads
+from elman.cli.verb import examples
 
 if TYPE_CHECKING:
     from elman.api import Score
 
 
+@examples(
+    "elman score my-model lines.txt | sort -g -k 3 | head",
+    "echo 'the cat sat' | elman score my-model --per-token",
+)
 def score(
     context: typer.Context,
     directory: ModelDirectory,
-    file: Annotated[Path | None, typer.Argument(help="The text; - or nothing is stdin.", show_default=False)] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The text; - or nothing is stdin.", show_default=False)
+    ] = None,
     per_token: Annotated[
         bool, typer.Option("--per-token", help="Behind the three numbers every token and its nats.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    threads: Threads = None,
     no_verify: NoVerify = False,
 ) -> None:
     """Score each line alone: nats, tokens and perplexity, tab-separated, a line for a line."""
     if file is None and terminal.is_typed():
         terminal.show_help(context)
+    terminal.limit_threads(threads)
     from elman.api import load_language_model
 
     model = load_language_model(directory, verify=not no_verify)

@@ -8,25 +8,21 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from elman.core.errors import UsageError, WriteError
+from elman.core.screen import escape as escape
+from elman.core.screen import format_float
+from elman.core.screen import is_fancy as is_fancy
 
 if TYPE_CHECKING:
     from elman.api import TaskModel
     from elman.training.progress import Progress
 
-LINE_SECONDS = 10.0  # time between two lines of progress where there is no terminal
-
 SCHEMA_VERSION = 1  # of what --json prints; a key may be added without a new number, never removed
 TABLES = ("by_label", "by_length")  # keys of evaluate that are printed as tables
-
-
-def is_fancy(stream: IO[str]) -> bool:
-    """Whether colour and moving bars make sense there (https://no-color.org)."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def is_typed() -> bool:
@@ -106,7 +102,7 @@ def number(value: object) -> str:
         case int():
             return f"{value:,}"
         case float():
-            return f"{value:,.2f}" if abs(value) >= 10 else f"{value:.4f}"
+            return format_float(value)
         case _:
             return escape(str(value))
 
@@ -119,13 +115,6 @@ def size(num_bytes: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1000
     return f"{amount:.1f} GB"
-
-
-def escape(text: str, *, keep: str = "\n\t") -> str:
-    """The text with control characters made visible: a corpus must not be able to steer a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text)
 
 
 def escape_if_terminal(text: str) -> str:
@@ -155,53 +144,13 @@ def status(message: str) -> Iterator[Callable[[str], None]]:
         yield report
 
 
-@contextlib.contextmanager
-def training(message: str) -> Iterator[tuple[Callable[[str], None], Callable[[Progress], None]]]:
-    """While something is trained: a bar with all that matters on a terminal, a line now and then elsewhere.
+def training(
+    message: str,
+) -> contextlib.AbstractContextManager[tuple[Callable[[str], None], Callable[[Progress], None]]]:
+    """While something is trained: gives two functions, for sentences that stay and for progress."""
+    from elman.training.display import shown
 
-    Gives two functions: for sentences that stay, and for progress.
-    """
-    if not is_fancy(sys.stderr):
-        said = [0.0]
-
-        def tell(progress: Progress) -> None:
-            if progress.elapsed_seconds - said[0] >= LINE_SECONDS and progress.step:
-                said[0] = progress.elapsed_seconds
-                say(_describe(progress))
-
-        yield say, tell
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    columns = (SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(message, total=None)
-
-        def report(note: str) -> None:
-            bar.console.print(escape(note), markup=False, highlight=False)
-
-        def show(progress: Progress) -> None:
-            total = None if progress.fraction is None else 1.0
-            bar.update(task, description=_describe(progress), total=total, completed=progress.fraction or 0.0)
-
-        yield report, show
-
-
-def _describe(progress: Progress) -> str:
-    """Where a run is, in one line."""
-    parts = [f"step {progress.step:,}", f"pass {progress.epoch:.2f}", f"loss {progress.nats_per_token:.3f}"]
-    parts.append(f"perplexity {number(progress.perplexity)}")
-    if progress.valid_error is not None:
-        parts.append(f"valid error {progress.valid_error:.4f}")
-    elif progress.valid_perplexity is not None:
-        parts.append(f"valid {number(progress.valid_perplexity)}")
-    parts.append(f"{progress.tokens_per_second:,.0f} tokens/s, {progress.fraction_of_peak:.0%} of peak")
-    if progress.eta_seconds is not None:
-        minutes, seconds = divmod(round(progress.eta_seconds), 60)
-        parts.append(f"{minutes}:{seconds:02d} left")
-    return "  ".join(parts)
+    return shown(message, sys.stderr)
 
 
 def command() -> str:
@@ -214,6 +163,8 @@ def limit_threads(threads: int | None) -> None:
     if threads is not None:
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ[name] = str(threads)
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(threads)
 
 
 def show_help(context: typer.Context) -> NoReturn:

@@ -8,11 +8,22 @@ from typing import Annotated
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import Json, OutDirectory, Overwrite, Seed, Settings, SourceFiles, TargetFiles, choose_data
-from elman.core.errors import UsageError
+from elman.cli.completion import complete_model, complete_recipe, complete_task, complete_units
+from elman.cli.options import (
+    Json,
+    OutDirectory,
+    Overwrite,
+    Seed,
+    Settings,
+    SourceFiles,
+    TargetFiles,
+    Threads,
+    choose_data,
+)
+from elman.cli.verb import examples
 
-TASK = typer.Argument(metavar="TASK", show_default=False)
-MODEL = typer.Option(metavar="NAME")
+TASK = typer.Argument(metavar="TASK", show_default=False, autocompletion=complete_task)
+MODEL = typer.Option(metavar="NAME", autocompletion=complete_model)
 
 
 def describe_choices() -> None:
@@ -26,6 +37,10 @@ def describe_choices() -> None:
     MODEL.help = "; ".join(f"{' '.join(names)}: {listed}" for listed, names in models.items() if listed)
 
 
+@examples(
+    "elman train lm corpus.txt --model lstm --budget 10m --out my-model",
+    "elman train classify reviews.tsv --valid more.tsv --set model.pool=attention --out stars",
+)
 def train(
     task: Annotated[str, TASK],
     out: OutDirectory,
@@ -45,7 +60,11 @@ def train(
     model: Annotated[str | None, MODEL] = None,
     units: Annotated[
         str | None,
-        typer.Option(metavar="U", help="space, word, char, byte or bpe:8000. [default: looks at the data]"),
+        typer.Option(
+            metavar="U",
+            help="space, word, char, byte or bpe:8000. [default: looks at the data]",
+            autocompletion=complete_units,
+        ),
     ] = None,
     reset_lines: Annotated[
         bool, typer.Option("--reset-lines", help="Read each line alone instead of all as one stream.")
@@ -62,13 +81,17 @@ def train(
     settings: Settings = None,
     recipe: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.toml", help="Settings in a file, or the name of a shipped recipe; --set wins."),
+        typer.Option(
+            metavar="FILE.toml",
+            help="Settings in a file, or the name of a shipped recipe; --set wins.",
+            autocompletion=complete_recipe,
+        ),
     ] = None,
     init: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Nets: go on from this model, with its vocabulary.")
     ] = None,
     seed: Seed = 1,
-    threads: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads. [default: all cores]")] = None,
+    threads: Threads = None,
     device: Annotated[
         str | None, typer.Option(metavar="D", help="Nets: cpu or cuda. [default: cuda if there is one]")
     ] = None,
@@ -77,7 +100,8 @@ def train(
 ) -> None:
     """Train a model on text.
 
-    A setting that is not a flag is given by --set: model.order=5, model.hidden=512, train.learning_rate=0.003.
+    A setting that is not a flag is given by --set: model.order=5, model.hidden=512, train.learning_rate=0.003. `elman
+    settings` lists all.
     """
     terminal.limit_threads(threads)
     from elman.api import train as train_model
@@ -86,9 +110,6 @@ def train(
     from elman.training.threads import prepare_environment
 
     prepare_environment()
-    pairs = parse_pairs(settings)
-    if epochs is not None and pairs.setdefault("train.epochs", str(epochs)) != str(epochs):
-        raise UsageError(f"train.epochs is given twice: {epochs} and {pairs['train.epochs']}")
     with terminal.training(f"training {model or (task if task != 'lm' else 'mkn')}") as (report, on_progress):
         made = train_model(
             task,
@@ -101,9 +122,10 @@ def train(
             units=units,
             reset_lines=reset_lines or None,
             budget=budget,
+            epochs=epochs,
             started=process_started(),
             memory=memory,
-            settings=pairs,
+            settings=parse_pairs(settings),
             recipe=recipe,
             init=init,
             seed=seed,

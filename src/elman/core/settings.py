@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from elman.core.errors import MissingError, UsageError
+from elman.core.errors import MissingError, UsageError, nearest
+from elman.core.values import Form, choices, describe_values
 
 SECTIONS = ("data", "model", "train")
 RECIPES = Path(__file__).parent.with_name("recipes")
@@ -40,8 +40,10 @@ def _as_columns(value: Any) -> Any:
     return [int(part) if isinstance(part, str) and part.strip().lstrip("-").isdigit() else part for part in parts]
 
 
-Integers = Annotated[tuple[int, ...], BeforeValidator(_split_commas)]
-Columns = Annotated[tuple[int | str, ...], BeforeValidator(_as_columns)]  # of a table, by number from 1 or by name
+Integers = Annotated[tuple[int, ...], BeforeValidator(_split_commas), Form("whole numbers with commas between")]
+Columns = Annotated[
+    tuple[int | str, ...], BeforeValidator(_as_columns), Form("numbers from 1 or names, with commas between")
+]
 
 
 def make(record: type[C], settings: Mapping[str, Any], *, section: str) -> C:
@@ -49,20 +51,32 @@ def make(record: type[C], settings: Mapping[str, Any], *, section: str) -> C:
     for key in settings:
         if key not in record.model_fields:
             valid = [name for name in record.model_fields if name != "family"]
-            close = difflib.get_close_matches(key, valid, n=1, cutoff=0.4)
+            close = nearest(key, valid, cutoff=0.4)
             family = f" of {settings['family']}" if "family" in settings else ""
-            hint = f"did you mean {section}.{close[0]}?" if close else None
+            hint = f"did you mean {section}.{close}?" if close else None
             if not close:
                 hint = f"valid here: {', '.join(f'{section}.{name}' for name in valid) or 'nothing can be set'}"
             raise UsageError(f"{section}.{key} is not a setting{family}", hint=hint)
     try:
         return record.model_validate(dict(settings))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in (section, *first["loc"]))
-        message = first["msg"].removeprefix("Value error, ")
-        got = f" (got {first['input']!r})" if first["loc"] else ""
-        raise UsageError(f"{place}: {message[:1].lower()}{message[1:]}{got}") from None
+        raise _refused(record, error, section) from None
+
+
+def _refused(record: type[Config], error: ValidationError, section: str) -> UsageError:
+    """What a record refused, in words: what does not fit together as its validators say it, else what can be set."""
+    first = error.errors()[0]
+    if not first["loc"]:
+        return UsageError(f"{section}: {first['msg'].removeprefix('Value error, ')}")
+    name, given = str(first["loc"][0]), first["input"]
+    field = record.model_fields[name]
+    if first["type"] == "value_error":
+        return UsageError(f"{section}.{name}: {first['msg'].removeprefix('Value error, ')} (got {given!r})")
+    close = nearest(str(given), choices(field))
+    hint = f"did you mean {close}?" if close else None
+    if not close and section in SECTIONS:
+        hint = f"elman settings {section}.{name} says what it is"
+    return UsageError(f"{section}.{name} is {describe_values(field)} (got {given!r})", hint=hint)
 
 
 def parse_pairs(pairs: Iterable[str] | None) -> dict[str, str]:
@@ -120,7 +134,8 @@ def read_recipe(path: Path) -> Sections:
         with path.open("rb") as file:
             tables = tomllib.load(file)
     except OSError as error:
-        hint = f"a file, or one of {', '.join(recipes())}"
+        close = nearest(str(path), recipes())
+        hint = f"did you mean {close}?" if close else f"a file, or one of {', '.join(recipes())}"
         raise MissingError(f"cannot read the recipe {path}: {error.strerror}", hint=hint) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None

@@ -34,10 +34,12 @@ class SnmConfig(Config):
     """Sparse non-negative matrix estimation: n-gram and skip-gram features, adjustment fitted on the end of the training text."""
 
     family: Literal["snm"] = "snm"
-    order: int = Field(5, ge=1, le=10)  # n-gram features of 0 .. order-1 words
-    skip_words: int = Field(2, ge=0, le=4)  # words of context in a skip-gram feature; 0 for none
-    max_skip: int = Field(3, ge=1, le=10)  # words a skip-gram may leave out
-    reach: int = Field(20, ge=0, le=200)  # single words beyond, as far back as this, wherever they stand; 0 for none
+    order: int = Field(5, ge=1, le=10, description="n-gram features of 0 to order - 1 words")
+    skip_words: int = Field(2, ge=0, le=4, description="words of context in a skip-gram feature; 0 for none")
+    max_skip: int = Field(3, ge=1, le=10, description="words a skip-gram may leave out")
+    reach: int = Field(
+        20, ge=0, le=200, description="single words further back, up to so far, wherever they stand; 0 for none"
+    )
 
 
 def templates(config: SnmConfig) -> list[Template]:

@@ -27,8 +27,12 @@ class CacheConfig(Config):
     """What was said is said again: p from the text just read. Only useful inside a mixture."""
 
     family: Literal["cache"] = "cache"
-    window: int | None = Field(None, ge=1)  # only the last so many words; without a decay all of them equally
-    decay: float | None = Field(None, gt=0, le=1)  # each step's weight times this; 0.995 where there is no window
+    window: int | None = Field(
+        None, ge=1, description="only the last so many words are kept; without a decay all of them count equally"
+    )
+    decay: float | None = Field(
+        None, gt=0, le=1, description="weight of a word after each step, as a factor; 0.995 where there is no window"
+    )
 
     @model_validator(mode="after")
     def _forgets(self) -> Self:

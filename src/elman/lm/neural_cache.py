@@ -33,10 +33,14 @@ class NeuralCacheConfig(Config):
     """What was said after a like history is said again (Grave et al. 2017). Only beside a net, inside a mixture."""
 
     family: Literal["neural-cache"] = "neural-cache"
-    window: int = Field(2000, ge=1)  # so many histories are kept
-    theta: float | None = Field(None, ge=0)  # how much likeness counts; tuned if not given
-    decay: float | None = Field(None, gt=0, le=1)  # each step's weight times this; tuned if not given
-    net: int | None = Field(None, ge=0)  # whose histories: a place among the members; the first net if not given
+    window: int = Field(2000, ge=1, description="histories that are kept")
+    theta: float | None = Field(None, ge=0, description="how much the likeness of histories counts; tuned if not given")
+    decay: float | None = Field(
+        None, gt=0, le=1, description="weight of a history after each step, as a factor; tuned if not given"
+    )
+    net: int | None = Field(
+        None, ge=0, description="whose histories: a place among the members; the first net if not given"
+    )
 
 
 @dataclass(frozen=True)

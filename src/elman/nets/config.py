@@ -31,22 +31,55 @@ class NetConfig(Config):
     family: str
     hidden: int
     layers: int
-    embedding: int | None = Field(None, ge=1)  # hidden if not given, or what the vectors have
-    tied: bool = False  # output and input words share their vectors; projected where the sizes differ
-    projection: int | None = Field(None, ge=1)  # a narrower layer before the output
-    head: Head = "full"
-    cutoffs: Integers = ()  # adaptive only: ranks at which a rarer cluster begins; by the cost rule if not given
-    tail_shrink: float | None = Field(None, ge=1)  # adaptive only: each rarer cluster so many times narrower; 4, tied 1
-    samples: int | None = Field(None, ge=1)  # sampled, nce, blackout: words drawn a batch; V/16, at least 512
-    alpha: float | None = Field(None, ge=0, le=1)  # the same: they are drawn by count^alpha; .75, nce 1, blackout .4
-    vectors: str | None = None  # word2vec or GloVe text, the input words' vectors
-    tune_vectors: bool = True
-    dropout: float = Field(0.0, ge=0, lt=1)  # the three below where they are not given
-    dropout_input: float | None = Field(None, ge=0, lt=1)
-    dropout_layers: float | None = Field(None, ge=0, lt=1)  # between layers
-    dropout_output: float | None = Field(None, ge=0, lt=1)
-    dropout_embedding: float = Field(0.0, ge=0, lt=1)  # of whole words, for a whole step
-    dropout_tail: float = Field(0.0, ge=0, lt=1)  # adaptive only: inside the clusters of rarer words
+    embedding: int | None = Field(
+        None, ge=1, description="width of the word vectors; as `hidden` if not given, or what the vectors have"
+    )
+    tied: bool = Field(
+        False, description="input and output words share their vectors; projected where the sizes differ"
+    )
+    projection: int | None = Field(
+        None, ge=1, description="width of a narrower layer before the output; none if not given"
+    )
+    head: Head = Field(
+        "full",
+        description="output: one softmax; rare words in clusters (adaptive); or a softmax trained on a few words at a time",
+    )
+    cutoffs: Integers = Field(
+        (), description="head=adaptive: ranks at which a rarer cluster begins; chosen by cost if not given"
+    )
+    tail_shrink: float | None = Field(
+        None, ge=1, description="head=adaptive: each rarer cluster is so many times narrower; 4 if not given, 1 if tied"
+    )
+    samples: int | None = Field(
+        None,
+        ge=1,
+        description="head=sampled, nce or blackout: words drawn a batch; vocabulary / 16, at least 512, if not given",
+    )
+    alpha: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="head=sampled, nce or blackout: words are drawn by count^alpha; 0.75, nce 1, blackout 0.4 if not given",
+    )
+    vectors: str | None = Field(None, description="file of word vectors to begin with, word2vec or GloVe text")
+    tune_vectors: bool = Field(True, description="train the word vectors that came from a file, too")
+    dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the units left out in training, where no dropout_* setting says otherwise",
+    )
+    dropout_input: float | None = Field(
+        None, ge=0, lt=1, description="dropout of the word vectors; `dropout` if not given"
+    )
+    dropout_layers: float | None = Field(None, ge=0, lt=1, description="dropout between layers; `dropout` if not given")
+    dropout_output: float | None = Field(
+        None, ge=0, lt=1, description="dropout before the output; `dropout` if not given"
+    )
+    dropout_embedding: float = Field(0.0, ge=0, lt=1, description="share of whole words left out, for a whole step")
+    dropout_tail: float = Field(
+        0.0, ge=0, lt=1, description="head=adaptive: dropout inside the clusters of rarer words"
+    )
 
     def rate(self, place: Literal["input", "layers", "output"]) -> float:
         """How much is dropped there."""
@@ -93,18 +126,36 @@ class TextEncoderConfig(Config):
     """What every net has that reads a text and answers with a few labels: words as vectors, recurrent layers, noise."""
 
     family: Literal["rnn", "gru", "lstm"] = "lstm"
-    hidden: int = Field(200, ge=1)  # of each direction
-    layers: int = Field(1, ge=1)
-    reset: Reset = None  # gru only: before or after the product with the state; after if not given
-    bidirectional: bool = True
-    embedding: int | None = Field(None, ge=1)  # 100 if not given, or what the vectors have
-    vectors: str | None = None  # word2vec or GloVe text; a word that is not there has the vector of its lower case
-    tune_vectors: bool = True
-    rare: float = Field(0.25, ge=0)  # in training a word seen n times is unknown with probability rare / (rare + n)
-    dropout: float = Field(0.0, ge=0, lt=1)  # the three below where they are not given
-    dropout_input: float | None = Field(None, ge=0, lt=1)
-    dropout_layers: float | None = Field(None, ge=0, lt=1)
-    dropout_output: float | None = Field(None, ge=0, lt=1)
+    hidden: int = Field(200, ge=1, description="width of the hidden layers, of each direction")
+    layers: int = Field(1, ge=1, description="number of layers")
+    reset: Reset = Field(
+        None, description="gru: reset the state before or after its product with the weights; after if not given"
+    )
+    bidirectional: bool = Field(True, description="read the text from both ends")
+    embedding: int | None = Field(
+        None, ge=1, description="width of the word vectors; 100 if not given, or what the vectors have"
+    )
+    vectors: str | None = Field(
+        None,
+        description="file of word vectors, word2vec or GloVe text; a word that is not there has that of its lower case",
+    )
+    tune_vectors: bool = Field(True, description="train the word vectors that came from a file, too")
+    rare: float = Field(
+        0.25, ge=0, description="in training a word seen n times is unknown with probability rare / (rare + n)"
+    )
+    dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the units left out in training, where no dropout_* setting says otherwise",
+    )
+    dropout_input: float | None = Field(
+        None, ge=0, lt=1, description="dropout of the word vectors; `dropout` if not given"
+    )
+    dropout_layers: float | None = Field(None, ge=0, lt=1, description="dropout between layers; `dropout` if not given")
+    dropout_output: float | None = Field(
+        None, ge=0, lt=1, description="dropout before the output; `dropout` if not given"
+    )
 
     def rate(self, place: Literal["input", "layers", "output"]) -> float:
         """How much is dropped there."""
@@ -124,8 +175,17 @@ class TextEncoderConfig(Config):
 class LanguageNetConfig(NetConfig):
     """A net that is a language model; n-grams of what it has read may add to its output (Mikolov et al. 2011)."""
 
-    maxent: int | None = Field(None, ge=2, le=20)  # words of the longest n-gram that has a weight of its own
-    maxent_size: int | None = Field(None, ge=1)  # so many n-grams, the most frequent; else all that occur twice
+    maxent: int | None = Field(
+        None,
+        ge=2,
+        le=20,
+        description="words of the longest n-gram that has a weight of its own at the output (Mikolov et al. 2011)",
+    )
+    maxent_size: int | None = Field(
+        None,
+        ge=1,
+        description="maxent: so many n-grams have a weight, the most frequent; all that occur twice if not given",
+    )
 
     @model_validator(mode="after")
     def _ngrams_apply(self) -> Self:

@@ -9,20 +9,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, get_args
 
 from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.core.settings import Config, Sections, make
+from elman.tasks.examples import A as A
+from elman.tasks.examples import Examples as Examples
+from elman.tasks.examples import H as H
+from elman.tasks.examples import Prepared as Prepared
+from elman.tasks.examples import R as R
 from elman.tasks.options import EvaluateOptions as EvaluateOptions
 from elman.tasks.options import PredictOptions as PredictOptions
 from elman.tasks.options import refuse_options as refuse_options
+from elman.tasks.showing import Shown
 from elman.text.readers import Sources, as_sources
 from elman.training.budget import Budget
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
-from elman.training.progress import Outcome, Progress
+from elman.training.progress import Outcome, Progress, Wording
 
 if TYPE_CHECKING:
     from elman.tasks.lm.model import Model
@@ -30,18 +36,6 @@ if TYPE_CHECKING:
     from elman.training.protocols import Batches
 
 AnyRecord = store.Record[Any, Any]
-R = TypeVar("R", bound=AnyRecord)  # the record of a task's models
-A = TypeVar("A", bound="Assets")
-H = TypeVar("H")  # held-out rows, as they were read
-
-
-class Assets(Protocol):
-    """What belongs to a model besides its weights: tokenizers, a linear baseline."""
-
-    def files(self) -> dict[str, bytes]:
-        """All of it as files, in a run and in a model directory."""
-
-
 Report = Callable[[str], None]
 OnProgress = Callable[[Progress], None]
 ReadFile = Callable[[str], bytes]
@@ -96,7 +90,7 @@ class Prediction(ABC):
         """As `predict --json` prints it."""
 
 
-class TaskModel(ABC, Generic[R]):
+class TaskModel(Shown, ABC, Generic[R]):
     """A trained model at the text level."""
 
     record: R
@@ -197,6 +191,10 @@ class Task(ABC, Generic[R]):
         """What --model can be; the first is the default."""
         return ()
 
+    def records(self) -> Iterator[tuple[str, type[Config], frozenset[str]]]:
+        """Sections of its settings (`model` for each kind), the record of each, and the fields that do not apply."""
+        return iter(())
+
     def complete(self, request: TrainRequest) -> TrainRequest:
         """The request with what a model to go on from (`init`) has settled."""
         return request
@@ -214,24 +212,6 @@ class Task(ABC, Generic[R]):
         """The model that was saved in a directory."""
 
 
-@dataclass(frozen=True)
-class Examples(Generic[A, H]):
-    """What a run trains on and is judged by, and what its model will need besides weights."""
-
-    assets: A
-    arrays: Mapping[str, Array]  # rows as ids, those of training and those held out; memory-mapped in a resumed run
-    heldout: H | None = None  # the held-out rows, to be measured by
-
-
-@dataclass(frozen=True)
-class Prepared(Generic[R, A, H]):
-    """Data read and its vocabulary learned: all that a run needs from now on."""
-
-    record: R  # `model` is completed when the time is known
-    examples: Examples[A, H]
-    start: Any | None = None  # a trained net to go on from
-
-
 class NetTask(Task[R], Generic[R, A, H]):
     """A task whose models are nets, trained by one procedure (`tasks.run`)."""
 
@@ -247,6 +227,22 @@ class NetTask(Task[R], Generic[R, A, H]):
         field = self.record_type.model_fields["model"].annotation.model_fields["family"]
         return tuple(sorted(get_args(field.annotation), key=lambda name: name != field.default))
 
+    def records(self) -> Iterator[tuple[str, type[Config], frozenset[str]]]:
+        """Those of its own record, and how nets are trained."""
+        yield "data", self.record_type.model_fields["data"].annotation, frozenset()
+        for record in self.model_records():
+            yield "model", record, frozenset()
+        yield "train", TrainConfig, self.unused_train_keys()
+
+    def model_records(self) -> tuple[type[Config], ...]:
+        """The record of each kind of models."""
+        return (self.record_type.model_fields["model"].annotation,)
+
+    def unused_train_keys(self) -> frozenset[str]:
+        """Fields of TrainConfig that do not apply."""
+        streams = frozenset() if self.has_streams else frozenset({"bptt", "bptt_spread"})
+        return streams if self.fits_temperature else streams | {"fit_temperature"}
+
     def data_settings(self, given: Mapping[str, Any]) -> Any:
         """The record of the data that was asked for."""
         return make(self.record_type.model_fields["data"].annotation, given, section="data")
@@ -259,10 +255,8 @@ class NetTask(Task[R], Generic[R, A, H]):
         """Refuse settings that this task does not have, or that do not fit together."""
         self.data_settings(request.settings["data"])
         self.model_settings(request.settings["model"])
-        streams = () if self.has_streams else ("bptt", "bptt_spread")
-        for key in (*streams, *(() if self.fits_temperature else ("fit_temperature",))):
-            if key in request.settings["train"]:
-                raise UsageError(f"train.{key} does not apply to {self.name}", hint=f"leave train.{key} out")
+        for key in self.unused_train_keys() & request.settings["train"].keys():
+            raise UsageError(f"train.{key} does not apply to {self.name}", hint=f"leave train.{key} out")
 
     def new_record(
         self,
@@ -324,12 +318,16 @@ class NetTask(Task[R], Generic[R, A, H]):
     def examiner(self, record: R, net: Any, examples: Examples[A, H], *, train: TrainConfig) -> Examiner | None:
         """Who validates on the way; None without held-out rows."""
 
+    def wording(self, record: R) -> Wording:
+        """What the numbers of a run are called."""
+        return Wording()
+
     def measure(
         self, model: Any, examples: Examples[A, H], outcome: Outcome, *, should_stop: ShouldStop
     ) -> dict[str, Any] | None:
         """The model's numbers on the held-out rows, by the keys of `evaluate`; None without any.
 
-        When it should stop it returns the numbers of the part it has seen, with `examples` saying how many these were.
+        When it should stop it returns the numbers of the part it has seen, and `notes` that say how many rows these were.
         """
         found = None if examples.heldout is None else model.numbers(examples.heldout, should_stop=should_stop)
         return None if found is None else {key: value for key, value in found.items() if key != "confusions"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elman import store
-from elman.core.errors import UsageError
+from elman.core.errors import no_such
 from elman.tasks.base import Task, TaskModel
 
 
@@ -33,7 +33,7 @@ TASKS = {
 def find_task(name: str) -> Task[Any]:
     """The task of that name."""
     if name not in TASKS:
-        raise UsageError(f"there is no task {name!r}", hint=f"tasks: {', '.join(TASKS)}")
+        raise no_such("task", name, TASKS)
     entry = TASKS[name]
     task: Task[Any] = getattr(importlib.import_module(entry.module), entry.name)()
     return task

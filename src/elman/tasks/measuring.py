@@ -29,6 +29,11 @@ def rows_in_time(num_rows: int, should_stop: ShouldStop) -> Iterator[list[int]]:
         size = max(FIRST_ROWS, min(MOST_ROWS, 2 * size, fitting))
 
 
+def part_notes(measured: int, total: int, what: str) -> list[str]:
+    """A sentence where there was only time for a part of the rows."""
+    return [f"there was time to measure {measured:,} of {total:,} held-out {what}"] if measured < total else []
+
+
 def rounded(values: Array | list[Any] | float) -> Any:
     """Probabilities or weights as JSON has them."""
     if isinstance(values, np.ndarray):

@@ -26,7 +26,7 @@ from elman.training.budget import Budget, Reserve, check_feasible, format_durati
 from elman.training.config import TrainConfig
 from elman.training.journal import read_journal
 from elman.training.plan import Means
-from elman.training.progress import Outcome
+from elman.training.progress import Outcome, Wording
 from elman.training.threads import advise_on_load, choose_threads, prepare_environment
 
 if TYPE_CHECKING:
@@ -196,13 +196,18 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
         identity=task.identity(run.record, batches, run.train),
         directory=run.out,
         resume=resume,
+        wording=task.wording(run.record),
         budget=None if budget is None else Budget(budget.seconds * (1.0 - task.measuring_share), budget.started),
     )
     notes = list(run.record.notes)
-    outcome = _follow(trainer, notes=notes, report=report, on_progress=on_progress)
+    counted = task.wording(run.record).counted
+    outcome = _follow(trainer, counted, notes=notes, report=report, on_progress=on_progress)
     deadline = float("inf") if budget is None else budget.deadline - max(0.5, 0.01 * budget.seconds)
     model = task.wrap(run.record, run.examples.assets, run.net, None)
     valid = task.measure(model, run.examples, outcome, should_stop=lambda: time.monotonic() > deadline)
+    for sentence in _notes_on(valid, task, run.examples):
+        notes.append(sentence)
+        report(sentence)
     record = run.record.model_copy(
         update={
             "seconds": round(outcome.seconds, 3),
@@ -214,7 +219,7 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
                 "epochs": round(outcome.epochs, 3),
                 "why": outcome.why,
             },
-            "valid": valid,
+            "valid": None if valid is None else {key: value for key, value in valid.items() if key != "notes"},
         }
     )
     model = task.wrap(record, run.examples.assets, run.net, None)
@@ -223,11 +228,20 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
     spare = trainer.spare_seconds()
     if spare is not None and budget is not None:
         spare += budget.seconds * task.measuring_share  # the trainer's budget was so much shorter
-    _save(run.out, model, spare_seconds=spare, report=report)
+    _save(run.out, model, task.wording(run.record), spare_seconds=spare, report=report)
     return task.load(run.out, verify=False)
 
 
-def _follow(trainer: Trainer, *, notes: list[str], report: Report, on_progress: OnProgress) -> Outcome:
+def _notes_on(valid: Mapping[str, Any] | None, task: NetTask[Any, Any, Any], examples: Examples[Any, Any]) -> list[str]:
+    """What is to be said of the numbers on the held-out rows."""
+    if valid is not None:
+        return list(valid.get("notes", ()))
+    if examples.heldout is not None and task.measuring_share:
+        return ["this budget had no time to measure the held-out rows"]
+    return []
+
+
+def _follow(trainer: Trainer, counted: str, *, notes: list[str], report: Report, on_progress: OnProgress) -> Outcome:
     """Train to the end; what is said is reported and noted."""
     for progress in trainer.run():
         for sentence in progress.notes:
@@ -237,23 +251,26 @@ def _follow(trainer: Trainer, *, notes: list[str], report: Report, on_progress: 
     outcome = trainer.outcome
     assert outcome is not None
     report(
-        f"{outcome.steps:,} steps, {outcome.tokens:,} tokens, {outcome.epochs:.1f} passes in "
+        f"{outcome.steps:,} steps, {outcome.tokens:,} {counted}, {outcome.epochs:.1f} passes in "
         f"{format_duration(outcome.seconds)}: {outcome.why}"
     )
     return outcome
 
 
-def _save(out: Path, model: TaskModel[Any], *, spare_seconds: float | None, report: Report) -> None:
+def _save(out: Path, model: TaskModel[Any], wording: Wording, *, spare_seconds: float | None, report: Report) -> None:
     """From here on it is a model, not a run; with a picture of how it went, if that can be drawn in the time to spare."""
     metrics = read_journal(out / files.RUN_FOLDER, report=report)
-    contents = {**model.files(), **_curves(metrics, spare_seconds, report)}
+    contents = {**model.files(), **_curves(metrics, wording, spare_seconds, report)}
     store.save(out, model.record, tensors=model.tensors(), contents=contents, metrics=metrics)
     remove_run(out)
 
 
-def _curves(metrics: Sequence[Mapping[str, Any]], seconds: float | None, report: Report) -> dict[str, bytes]:
+def _curves(
+    metrics: Sequence[Mapping[str, Any]], wording: Wording, seconds: float | None, report: Report
+) -> dict[str, bytes]:
     """The picture of a run as a file of its model; none where nothing was measured, or the time is over."""
-    spec = pictures.training_curves(metrics)
+    loss = "perplexity" if wording.has_perplexity else "exp(loss)"
+    spec = pictures.training_curves(metrics, counted=wording.counted, loss=loss)
     if spec is None:
         return {}
     try:

@@ -127,6 +127,10 @@ class TextModel(NetModel[R, Tokenizer]):
         found: DataConfig = self.record.data
         return found
 
+    def vocabulary(self) -> str:
+        """Its symbols, and what they are."""
+        return f"{self.tokenizer.vocab_size:,} symbols ({self.tokenizer.units})"
+
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Its numbers on a text, read as it was trained."""
         corpus = read_corpus(data, self.tokenizer, options.reading(self.data))

@@ -12,32 +12,55 @@ from elman.core.settings import Config
 class TrainConfig(Config):
     """How a net is trained. What is None is chosen from the data and the budget, and reported."""
 
-    optimiser: Literal["sgd", "adam", "adamw", "rmsprop"] = "adam"
-    learning_rate: float | None = Field(None, gt=0)
-    momentum: float = Field(0.0, ge=0, lt=1)  # of sgd and rmsprop
-    beta1: float = Field(0.0, ge=0, lt=1)  # of adam; 0 is best for LSTMs (Melis et al. 2018)
-    beta2: float = Field(0.999, gt=0, lt=1)  # of adam; the smoothing constant of rmsprop
-    weight_decay: float = Field(0.0, ge=0)
-    clip: float = Field(2.0, ge=0)  # gradients are clipped to this norm; 0 for no clipping
-    schedule: Literal["linear", "cosine", "one-cycle", "plateau", "constant"] | None = None
-    warmup: float = Field(0.05, ge=0, lt=1)  # share of the run in which the rate rises
-    flat: float = Field(0.4, ge=0, lt=1)  # schedule=linear: share of the run after which the rate falls
-    decay: float = Field(0.5, gt=0, lt=1)  # schedule=plateau: factor of the rate after a validation without a gain
-    batch: int | None = Field(None, ge=1)  # rows of a batch
-    bptt: int | None = Field(None, ge=1)  # tokens of truncated backpropagation through time
-    bptt_spread: float = Field(0.0, ge=0)  # standard deviation of bptt between steps; the rate is scaled with it
-    epochs: float | None = Field(None, gt=0)
-    steps: int | None = Field(None, ge=1)
-    patience: int | None = Field(None, ge=1)  # validations without a gain after which the run ends
-    validate_steps: int | None = Field(None, ge=1)  # steps between validations; default once a pass
-    average: Literal["ema", "tail", "none"] = "ema"  # of the weights; it is what is validated and kept
-    average_decay: float = Field(0.999, gt=0, lt=1)  # average=ema: the highest decay
-    average_tail: float = Field(0.25, gt=0, le=1)  # average=tail: share of the run that is averaged, at its end
-    fit_temperature: bool = True  # of the softmax, on the validation text after training
-    checkpoint_seconds: float = Field(60.0, gt=0)  # between checkpoints; passes end with one too
-    checkpoint_steps: int | None = Field(None, ge=1)  # steps between checkpoints
-    log_steps: int = Field(10, ge=1)  # steps between lines of metrics.jsonl
-    tensorboard: bool = False  # write event files too
+    optimiser: Literal["sgd", "adam", "adamw", "rmsprop"] = Field("adam", description="what turns gradients into steps")
+    learning_rate: float | None = Field(
+        None, gt=0, description="peak of the learning rate; chosen by the size of the net if not given"
+    )
+    momentum: float = Field(0.0, ge=0, lt=1, description="optimiser=sgd and rmsprop: momentum")
+    beta1: float = Field(
+        0.0, ge=0, lt=1, description="optimiser=adam and adamw: momentum; 0 is best for LSTMs (Melis et al. 2018)"
+    )
+    beta2: float = Field(
+        0.999,
+        gt=0,
+        lt=1,
+        description="optimiser=adam and adamw: decay of the squared gradients; the smoothing constant of rmsprop",
+    )
+    weight_decay: float = Field(0.0, ge=0, description="weights shrink by so much a step, times the learning rate")
+    clip: float = Field(2.0, ge=0, description="gradients are clipped to this norm; 0 for no clipping")
+    schedule: Literal["linear", "cosine", "one-cycle", "plateau", "constant"] | None = Field(
+        None, description="how the learning rate changes; by how the run ends if not given"
+    )
+    warmup: float = Field(0.05, ge=0, lt=1, description="share of the run in which the rate rises")
+    flat: float = Field(0.4, ge=0, lt=1, description="schedule=linear: share of the run after which the rate falls")
+    decay: float = Field(
+        0.5, gt=0, lt=1, description="schedule=plateau: factor of the rate after a validation without a gain"
+    )
+    batch: int | None = Field(None, ge=1, description="rows of a batch; chosen by the data and the time if not given")
+    bptt: int | None = Field(None, ge=1, description="tokens of truncated backpropagation through time")
+    bptt_spread: float = Field(
+        0.0, ge=0, description="standard deviation of bptt between steps; the rate is scaled with it"
+    )
+    epochs: float | None = Field(None, gt=0, description="passes over the data; the same as --epochs")
+    steps: int | None = Field(None, ge=1, description="steps to train for, instead of epochs")
+    patience: int | None = Field(None, ge=1, description="validations without a gain after which the run ends")
+    validate_steps: int | None = Field(None, ge=1, description="steps between validations; once a pass if not given")
+    average: Literal["ema", "tail", "none"] = Field(
+        "ema", description="average of the weights, which is what is validated and kept"
+    )
+    average_decay: float = Field(0.999, gt=0, lt=1, description="average=ema: the highest decay")
+    average_tail: float = Field(
+        0.25, gt=0, le=1, description="average=tail: share of the run that is averaged, at its end"
+    )
+    fit_temperature: bool = Field(
+        True, description="fit the temperature of the softmax on the validation text after training"
+    )
+    checkpoint_seconds: float = Field(60.0, gt=0, description="seconds between checkpoints; passes end with one too")
+    checkpoint_steps: int | None = Field(
+        None, ge=1, description="steps between checkpoints, besides checkpoint_seconds"
+    )
+    log_steps: int = Field(10, ge=1, description="steps between lines of metrics.jsonl")
+    tensorboard: bool = Field(False, description="write event files for TensorBoard too")
 
     @model_validator(mode="after")
     def _all_apply(self) -> Self:

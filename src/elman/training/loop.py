@@ -19,7 +19,7 @@ from elman.training.decision import Decision, decide, require_an_end, should_int
 from elman.training.examiner import Examiner
 from elman.training.keeper import Keeper
 from elman.training.pace import Pace
-from elman.training.progress import Outcome, Progress, perplexity
+from elman.training.progress import Outcome, Progress, Wording, perplexity
 from elman.training.protocols import Batches, Net
 from elman.training.run import Run, Snapshot, take_snapshot
 from elman.training.run_state import BadStep, RunState, StepResult
@@ -51,12 +51,14 @@ class Trainer:
         directory: Path | None = None,
         resume: bool = False,
         budget: Budget | None = None,
+        wording: Wording = Wording(),  # noqa: B008 - a frozen record
         clock: Clock = time.monotonic,
     ) -> None:
         has_end = budget is not None or config.epochs is not None or config.steps is not None
         self.config = schedule.choose(config, has_end=has_end)
         self.model = model
         self.outcome: Outcome | None = None
+        self._wording = wording
         self._batches = batches
         self._examiner = examiner
         self._run = Run(model, batches, config=self.config, seed=seed)
@@ -282,6 +284,8 @@ class Trainer:
         state, pace = self.state, self._pace
         notes, self._notes = tuple(self._notes), []
         speed = pace.meter.tokens_per_second
+        flops = 6.0 * self.model.count_flops() * speed
+        self._peak_flops = max(self._peak_flops, flops)  # what is reached is possible: the machine was busy before
         return Progress(
             step=state.step,
             epoch=pace.epochs(state),
@@ -291,11 +295,12 @@ class Trainer:
             learning_rate=self._last.learning_rate,
             gradient_norm=self._last.gradient_norm,
             tokens_per_second=speed,
-            fraction_of_peak=6.0 * self.model.count_flops() * speed / self._peak_flops,
+            fraction_of_peak=flops / self._peak_flops,
             elapsed_seconds=pace.spent(),
             eta_seconds=pace.eta(state),
             valid_nats_per_token=state.valid_nats,
             valid_error=state.valid_error,
             validated_step=state.validated_step or None,
             notes=notes,
+            wording=self._wording,
         )

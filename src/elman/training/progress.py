@@ -9,6 +9,15 @@ from elman.lm.evaluate import Tally
 
 
 @dataclass(frozen=True)
+class Wording:
+    """What the numbers of a run are called: a classifier reads texts, and its loss is no perplexity."""
+
+    counted: str = "tokens"  # what the loss is a mean over
+    has_perplexity: bool = True  # the loss is that of tokens given others
+    error: str | None = None  # what the best weights are chosen by if not by the loss; lower is better
+
+
+@dataclass(frozen=True)
 class Progress:
     """A run after a step."""
 
@@ -20,13 +29,14 @@ class Progress:
     learning_rate: float
     gradient_norm: float  # before clipping
     tokens_per_second: float
-    fraction_of_peak: float  # floating-point operations a second, of those of the machine's matrix product
+    fraction_of_peak: float  # floating-point operations a second, of those of the machine's matrix product; at most 1
     elapsed_seconds: float
     eta_seconds: float | None
     valid_nats_per_token: float | None = None  # of the last validation, in batches
     valid_error: float | None = None  # of the last validation, where the best weights are chosen by an error
     validated_step: int | None = None  # step of the last validation
     notes: tuple[str, ...] = ()  # sentences for the user
+    wording: Wording = Wording()
 
     @property
     def perplexity(self) -> float:

@@ -94,8 +94,8 @@ def test_pieces_hold_every_token_of_a_text_once(reset_lines: bool) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--set", "model.mask=0"], "model.mask: input should be greater than 0"),
-        (["--set", "model.mask=1"], "model.mask: input should be less than 1"),
+        (["--set", "model.mask=0"], "model.mask is a number, above 0 and below 1"),
+        (["--set", "model.mask=1"], "model.mask is a number, above 0 and below 1"),
         (["--model", "mkn"], "model.family"),
         (["--set", "train.fit_temperature=false"], "train.fit_temperature does not apply to masked"),
     ],

@@ -162,8 +162,8 @@ def test_it_learns_to_restore_what_comes_later(name: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mask": "0"}, "greater than 0"),
-        ({"mask": "1"}, "less than 1"),
+        ({"mask": "0"}, "above 0 and below 1"),
+        ({"mask": "1"}, "above 0 and below 1"),
         ({"window": "5"}, "window is for transformer, not for lstm"),
         ({"family": "transformer", "skip": "residual"}, "a transformer has its own"),
         ({"family": "transformer", "hidden": "10", "attention_heads": "4"}, "multiple of attention_heads"),

@@ -38,6 +38,39 @@ def test_bleu_and_chrf_are_sacrebleus(pairs: list[tuple[str, str]]) -> None:
     assert found["chrf"] == sacrebleu.corpus_chrf(texts, references).score
 
 
+@pytest.mark.parametrize(
+    ("units", "references", "tokenizer", "first"),
+    [
+        ("word", ["The cat sat on the mat.", "A dog."], "13a", "bleu"),
+        ("bpe:500", ["The cat sat on the mat.", "A dog."], "13a", "bleu"),
+        ("space", ["the cat sat", "a dog"], "none", "bleu"),
+        ("space", ["k", "ae", "t"], "none", "exact_match"),  # a word each: BLEU of four words is always 0
+        ("char", ["sulumor", "ann"], "char", "exact_match"),
+        ("word", ["猫がマットの上に座った。", "犬も座った。"], "char", "bleu"),
+        ("char", ["猫がマットの上に座った。", "犬も座った。"], "char", "bleu"),
+        ("word", ["แมวนั่งบนเสื่อ", "หมาก็นั่ง"], "char", "bleu"),
+        ("word", ["고양이가 매트 위에 앉았다.", "개도 앉았다."], "13a", "bleu"),
+    ],
+)
+def test_bleu_is_counted_in_what_the_text_is_made_of_and_what_says_most_comes_first(
+    units: str, references: list[str], tokenizer: str, first: str
+) -> None:
+    found = Marks.of_texts(references, units=units)
+    found.add([row(text, text) for text in references])
+    assert f"|tok:{tokenizer}|" in found.signatures()["bleu_signature"]
+    assert (
+        next(iter(found.numbers())) == next(iter(k for k in found.by_length()[0] if k not in ("from", "to"))) == first
+    )
+
+
+def test_japanese_that_is_nearly_right_has_a_bleu() -> None:
+    """By tok:13a, which splits at spaces, a sentence is one word, and BLEU is 0 unless all of it is right."""
+    reference = "猫がマットの上に座った。"
+    found = Marks.of_texts([reference], units="word")
+    found.add([row("猫がマットの上に座る。", reference)])
+    assert found.numbers()["bleu"] > 50
+
+
 def test_any_reference_counts() -> None:
     rows = [
         row("the cat sat on a mat", "a dog", "the cat sat on a mat"),

@@ -56,7 +56,7 @@ def test_what_the_language_models_know_of_rare_words_reaches_the_tagger(run: Run
     shutil.rmtree(tmp_path / "bilm")
     model = elman.load(tmp_path / "m")
     assert isinstance(model, Tagger)
-    assert model.predict(["n9", "v9"]) == ["N", "V"]
+    assert model.predict([["n9"], ["v9"]]) == [["N"], ["V"]]
     assert run("evaluate", tmp_path / "m", folder / "valid.txt", "--json").json == found
     names = {path.name for path in (tmp_path / "m").iterdir()}
     assert {"bilm_config.json", "bilm_tokenizer.json"} <= names

@@ -11,6 +11,7 @@ import pytest
 
 import elman
 from elman.cli.app import run as run_arguments
+from elman.core.errors import UsageError
 from elman.tasks.tag.model import Tagger
 from tests.commands import Run
 
@@ -120,6 +121,13 @@ def test_from_python(folder: Path) -> None:
     assert isinstance(model, Tagger)
     assert model.predict("the cat likes a dog") == "DET NOUN VERB DET NOUN"
     assert model.predict(["the cat", ""]) == ["DET NOUN", ""]
+    assert model.predict([["the", "cat"], []]) == [["DET", "NOUN"], []]
+    assert model.predict(["cat"]) == ["NOUN"]
+    with pytest.raises(UsageError) as caught:  # once two sentences, each tagged without the other word
+        model.predict(["the", "cat"])
+    assert "may be the words of one sentence" in caught.value.what and "predict([words])" in str(caught.value)
+    with pytest.raises(UsageError, match="is not a list of words"):
+        model.predict([["the", "cat"], "the cat"])
 
 
 def test_a_sentence_of_five_thousand_words_is_tagged(folder: Path) -> None:

@@ -15,6 +15,7 @@ from elman.tasks.base import Prediction, PredictOptions, ShouldStop
 from elman.tasks.bilm.data import reverse_text
 from elman.tasks.lm.model import Model
 from elman.tasks.lm.record import LmRecord
+from elman.tasks.measuring import part_notes
 from elman.tasks.text_task import TextModel
 from elman.text.corpus import Corpus
 from elman.text.readers import Sources
@@ -84,7 +85,12 @@ class BilmTextModel(TextModel[Any]):
         for name, tally in tallies.items():
             mean = tally.nats / tally.tokens
             found |= {f"perplexity{name}": math.exp(mean) if mean < 709 else None, f"nats_per_token{name}": mean}
-        return found | {"tokens": tallies[""].tokens, "signature": self.signature()}
+        notes = part_notes(tallies[""].tokens, len(ids), "tokens")
+        return found | {
+            "tokens": tallies[""].tokens,
+            "signature": self.signature(),
+            **({"notes": notes} if notes else {}),
+        }
 
 
 def _pieces(ids: Array, *, by_lines: bool) -> Iterator[Array]:

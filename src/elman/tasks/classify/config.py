@@ -14,17 +14,33 @@ from elman.text.settings import check_columns
 class LabelledConfig(Config):
     """How texts with labels become symbols."""
 
-    units: str = Field("auto", pattern=r"^(auto|space|word|char)$")
-    lower_case: bool = True  # letters are made small first
-    source: Columns = ()  # the text: columns of a table, from 1 or by name, or keys of records; several are joined by a space
-    target: Columns = ()  # the same: of the label
-    header: bool | None = None  # whether a file's first row names its columns; by its look if not given
-    min_count: int = Field(2, ge=1)
-    max_words: int = Field(60_000, ge=1, le=2_000_000)  # those of the word vectors among them
-    max_length: int = Field(400, ge=2)  # words that are read of a text: of longer ones half from either end
-    errors: Literal["strict", "replace"] = "strict"
-    skip_bad: bool = False
-    heldout: float = Field(0.05, gt=0, lt=1)
+    units: Literal["auto", "space", "word", "char"] = Field(
+        "auto", description="how text is cut into tokens; auto looks at the data"
+    )
+    lower_case: bool = Field(True, description="make letters small first")
+    source: Columns = Field(
+        (),
+        description="columns of a table that are the text, from 1 or by name, or keys of records; several are joined",
+    )
+    target: Columns = Field(
+        (), description="columns of a table that are the label, from 1 or by name, or keys of records"
+    )
+    header: bool | None = Field(
+        None, description="whether a file's first row names its columns; by its look if not given"
+    )
+    min_count: int = Field(2, ge=1, description="words seen less often are <unk>")
+    max_words: int = Field(
+        60_000,
+        ge=1,
+        le=2_000_000,
+        description="size of the vocabulary, at most; the most frequent words are kept; those of the word vectors among them",
+    )
+    max_length: int = Field(400, ge=2, description="words that are read of a text; of longer ones half from either end")
+    errors: Literal["strict", "replace"] = Field(
+        "strict", description="broken UTF-8: refuse it, or put U+FFFD in its place"
+    )
+    skip_bad: bool = Field(False, description="drop malformed lines, and count them")
+    heldout: float = Field(0.05, gt=0, lt=1, description="share of DATA that is held out where no --valid is given")
 
     @model_validator(mode="after")
     def _columns_apply(self) -> Self:
@@ -35,6 +51,12 @@ class LabelledConfig(Config):
 class ClassifierConfig(TextEncoderConfig):
     """What a whole text is, from layers that read it and one vector for all of it."""
 
-    pool: Literal["last", "mean", "max", "attention"] = "max"  # how the words become one vector
-    output: Literal["softmax", "sigmoid", "linear"] = "softmax"  # one class, several labels at once, a number
-    baseline: bool = True  # a linear model of one- and two-word phrases is trained and measured beside it
+    pool: Literal["last", "mean", "max", "attention"] = Field(
+        "max", description="how the words of a text become one vector"
+    )
+    output: Literal["softmax", "sigmoid", "linear"] = Field(
+        "softmax", description="softmax: one class; sigmoid: several labels at once; linear: a number"
+    )
+    baseline: bool = Field(
+        True, description="train and measure a linear model of one- and two-word phrases beside the net"
+    )

@@ -29,7 +29,7 @@ from elman.tasks.classify.data import (
 )
 from elman.tasks.classify.metrics import number_numbers, set_numbers
 from elman.tasks.label_metrics import class_numbers
-from elman.tasks.measuring import rounded, rows_in_time
+from elman.tasks.measuring import part_notes, rounded, rows_in_time
 from elman.text.batches import one_pass
 from elman.text.readers import Sources
 from elman.text.rows import begins_of, like_length, padded
@@ -80,6 +80,10 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
         self.data = record.data
         self.config = record.model
         self.labels = record.labels
+
+    def vocabulary(self) -> str:
+        """Words and labels."""
+        return f"{self.words.tokenizer.vocab_size:,} words, {len(self.labels):,} labels"
 
     def predict(self, text: str | Sequence[str]) -> Any:
         """The label of a text (a number, where the answer is one); a list of them for a list of texts."""
@@ -193,11 +197,12 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
             linear = self._compared(seen, shares)
             found |= {f"linear_{key}": linear[key] for key in ("accuracy", "f1", "mae", "r2") if key in linear}
         unseen = set() if self.config.output == "linear" else self._labels(seen) - set(self.labels)
+        notes = part_notes(len(rows), len(pairs), "texts")
         if unseen:
             names = ", ".join(sorted(unseen)[:10])
-            note = f"labels that were never seen in training, and so are never right: {names}"
-            found |= {"unseen_labels": sorted(unseen), "notes": [note]}
-        return found
+            notes.append(f"labels that were never seen in training, and so are never right: {names}")
+            found |= {"unseen_labels": sorted(unseen)}
+        return found | ({"notes": notes} if notes else {})
 
     def _labels(self, pairs: Pairs) -> set[str]:
         if self.config.output == "softmax":

@@ -33,6 +33,7 @@ from elman.text.units.word_list import learn_words
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
 from elman.training.plan_rows import plan_rows
+from elman.training.progress import Wording
 
 if TYPE_CHECKING:
     from elman.training.examiner import Examiner
@@ -46,6 +47,9 @@ ENOUGH_PASSES = (
 )
 MANY_ROWS = 20  # rows from which on a label that only the first row has is suspicious
 UNSEEN = -1  # class of a text whose label was not in the training data
+
+# What `Classifier.error` is, by the kind of output
+ERRORS = {"softmax": "1-accuracy", "sigmoid": "share of wrong labels", "linear": "mean error/deviation"}
 
 ClassifyExamples = Examples[ClassifyAssets, Pairs]
 
@@ -164,6 +168,10 @@ class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
         words = step_tokens(np.asarray(arrays["train_ids"]), train.batch or USUAL_BATCH)
         batches = LabelBatches(ids, targets, words=words)
         return LossExaminer(net, batches, error=lambda: Classifier.error(net, batches))
+
+    def wording(self, record: ClassifyRecord) -> Wording:
+        """Texts, and what the best weights are chosen by."""
+        return Wording("texts", has_perplexity=False, error=ERRORS[record.model.output])
 
     def restore(self, record: ClassifyRecord, assets: ClassifyAssets, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""

@@ -43,6 +43,7 @@ class Family(ABC, Generic[C]):
 
     record: ClassVar[type[Any]]  # its settings; the field `family` lists its names
     is_trained: ClassVar[bool] = False  # by descending on a loss, over minutes
+    counts_on_disk: ClassVar[bool] = False  # within so much memory as --memory gives
     needs_members: ClassVar[bool] = False  # only made of other models, by `elman mix`
 
     @property

@@ -13,7 +13,7 @@ from elman.core.errors import DataError, UsageError
 from elman.core.settings import make, refuse, sections_of
 from elman.lm.cache import CacheConfig, CacheModel
 from elman.lm.neural_cache import NeuralCache, NeuralCacheConfig
-from elman.tasks.base import Report
+from elman.tasks.base import Report, TaskModel
 from elman.tasks.catalogue import load_model
 from elman.tasks.lm.counting import Notes, measured, saved
 from elman.tasks.lm.families import restore_model
@@ -25,7 +25,7 @@ from elman.text.readers import Sources, as_sources
 
 
 def mix(
-    members: Sequence[str | Path],
+    members: Sequence[str | Path | TaskModel[Any]],
     *,
     valid: str | Path | Sources,
     out: str | Path | None = None,
@@ -37,21 +37,23 @@ def mix(
 ) -> Model:
     """Mix models linearly, the weights tuned by EM on the text `valid`.
 
-    A member is a directory (of a `bilm`, its forward model); or `cache`: what was just read, forgotten at the pace that
-    helps most (`cache:decay=0.998` and `cache:window=200` say how it forgets); or `neural-cache`: what was read after a
-    history that the first net among the members finds like this one
+    A member is a directory or a model (of a `bilm`, its forward model); or `cache`: what was just read, forgotten at the
+    pace that helps most (`cache:decay=0.998` and `cache:window=200` say how it forgets); or `neural-cache`: what was read
+    after a history that the first net among the members finds like this one
     (`neural-cache:window=2000,theta=0.3,decay=1,net=0`; theta and decay are tuned where they are not given).
     """
     from elman.lm.mixture_fit import fit_mixture
 
+    if isinstance(members, str | Path | TaskModel):
+        raise UsageError("mix takes a list of members", hint="for example [model, 'other-model', 'cache']")
     begin = time.perf_counter()
     sections = sections_of(settings or {})
     refuse(sections, ("data", "train"), "a mixture")
     has_cache = "cache" in map(str, members)
     with store.reserve(Path(out), overwrite=overwrite) if out is not None else contextlib.nullcontext():
         neural_caches = [found for member in members if (found := _neural_cache(str(member))) is not None]
-        others = [member for member in map(str, members) if member != "cache" and _neural_cache(member) is None]
-        parts = [_cache(member) or load_model(Path(member)).language_model() for member in others]
+        others = [member for member in members if str(member) != "cache" and _neural_cache(str(member)) is None]
+        parts = [_cache(str(member)) or _language_model(member) for member in others]
         models = [part for part in parts if isinstance(part, Model)]
         _check_alike(models)
         first = models[0]
@@ -80,6 +82,11 @@ def mix(
         changes = {"model": mixture, "seed": seed, "command": command, "notes": tuple(notes.said)}
         made = Model(first.record.model_copy(update=changes), first.tokenizer, lm)
         return saved(measured(made, corpus, begin), None if out is None else Path(out))
+
+
+def _language_model(member: str | Path | TaskModel[Any]) -> Model:
+    """A member that is loaded already, or is in a directory."""
+    return (member if isinstance(member, TaskModel) else load_model(Path(member))).language_model()
 
 
 def _cache(member: str) -> CacheConfig | None:
@@ -113,11 +120,16 @@ def _check_alike(models: Sequence[Model]) -> None:
     for other in models[1:]:
         if other.tokenizer.fingerprint != first.tokenizer.fingerprint:
             raise DataError(
-                f"{other.directory} and {first.directory} have different vocabularies",
+                f"{_name(other)} and {_name(first)} have different vocabularies",
                 hint="train the members on the same text with the same --units",
             )
         if other.record.data.reset_lines != first.record.data.reset_lines:
             raise DataError(
-                f"{other.directory} and {first.directory} do not read lines the same way",
+                f"{_name(other)} and {_name(first)} do not read lines the same way",
                 hint="train all members with --reset-lines, or none",
             )
+
+
+def _name(model: Model) -> str:
+    """A member as an error calls it."""
+    return str(model.directory or f"a {model.record.family} that is not saved")

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from elman.core.arrays import Array
-from elman.core.errors import UsageError
+from elman.core.errors import UsageError, no_such
 from elman.lm import evaluate as evaluation
 from elman.lm.protocol import refuse_nan
 from elman.lm.search import beam_search, sample
@@ -36,7 +36,7 @@ class Score:
     per_token: tuple[tuple[str, float], ...] = field(default=(), repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model(TaskModel[LmRecord]):
     """A language model with its tokenizer and its record."""
 
@@ -47,6 +47,10 @@ class Model(TaskModel[LmRecord]):
     num_bytes: int | None = None  # of its files
 
     evaluate_takes = frozenset({"reset_lines", "dynamic", "dynamic_rate"})
+
+    def vocabulary(self) -> str:
+        """Its symbols, and what they are."""
+        return f"{self.record.vocab_size:,} symbols ({self.tokenizer.units})"
 
     def language_model(self) -> Model:
         """Itself."""
@@ -77,8 +81,19 @@ class Model(TaskModel[LmRecord]):
         best = likeliest(log_probs, k)
         return [(self._symbol(int(i), prompt.ids), math.exp(float(log_probs[i]))) for i in best]
 
-    def score(self, text: str) -> Score:
-        """The cost of a text: every token and the end of every line, read as the model reads (stream or lines)."""
+    @overload
+    def score(self, text: str) -> Score: ...
+
+    @overload
+    def score(self, text: list[str] | tuple[str, ...]) -> list[Score]: ...
+
+    def score(self, text: str | list[str] | tuple[str, ...]) -> Score | list[Score]:
+        """The cost of a text: every token and the end of every line, read as the model reads (stream or lines).
+
+        Of several texts, each alone: a list of scores.
+        """
+        if not isinstance(text, str):
+            return [self.score(_checked_text(one)) for one in text]
         ids = np.append(self.tokenizer.encode_text(text.removesuffix("\n")), EOS_ID).astype(np.int64)
         if self.record.data.reset_lines:
             lines = np.split(ids, np.flatnonzero(ids == EOS_ID)[:-1] + 1)
@@ -265,7 +280,7 @@ class Model(TaskModel[LmRecord]):
     def export(self, path: str | Path, *, format: str = "arpa", overwrite: bool = False) -> None:  # noqa: A002
         """Write the model in a format that other tools read; compressed where the name ends in .gz, `-` is stdout."""
         if format != "arpa":
-            raise UsageError(f"there is no format {format!r}", hint="formats: arpa")
+            raise no_such("format", format, ["arpa"])
         from elman.counts.arpa import write_arpa
 
         write_arpa(self.lm, self.tokenizer.tokens, Path(path), overwrite=overwrite)
@@ -321,6 +336,12 @@ class _Prompt:
     ids: Array
     state: Any
     has_space: bool  # it ended in one, which the next word brings
+
+
+def _checked_text(text: object) -> str:
+    if not isinstance(text, str):
+        raise UsageError(f"a text is needed, not {text!r}", hint="score takes a text, or a list of texts")
+    return text
 
 
 def until(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:

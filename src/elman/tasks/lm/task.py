@@ -16,6 +16,7 @@ from elman.core.settings import Config, make, refuse
 from elman.counts.scratch import check_memory
 from elman.lm.evaluate import Evaluation
 from elman.tasks.base import Prepared, ShouldStop, TaskModel, TrainRequest
+from elman.tasks.lm import families
 from elman.tasks.lm.counting import count_model
 from elman.tasks.lm.families import family_names, find_family, restore_model
 from elman.tasks.lm.family import CountingFamily, Family, NetFamily, Shape
@@ -51,6 +52,10 @@ class LmTask(TextTask[LmRecord]):
         """Every family that is made from text."""
         return (DEFAULT_FAMILY, *(name for name in family_names(from_text=True) if name != DEFAULT_FAMILY))
 
+    def model_records(self) -> tuple[type[Config], ...]:
+        """One for each family."""
+        return tuple(family.record for family in families.FAMILIES)
+
     def complete(self, request: TrainRequest) -> TrainRequest:
         """Family, vocabulary and way of reading are those of the net to go on from; what it has settled cannot be set."""
         if request.init is None:
@@ -77,9 +82,13 @@ class LmTask(TextTask[LmRecord]):
         if family.needs_members:
             name = request.settings["model"]["family"]
             raise UsageError(f"a {name} is not made from text alone", hint="elman mix DIR cache --valid F --out DIR")
-        if family.is_trained and request.memory_bytes is not None:
+        if request.memory_bytes is not None and not family.counts_on_disk:
             name = request.settings["model"]["family"]
-            raise UsageError(f"--memory does not apply to {name}: it limits counting", hint="leave it out")
+            able = [name for family in families.FAMILIES if family.counts_on_disk for name in family.names]
+            raise UsageError(
+                f"--memory does not apply to {name}: it limits counting on disk",
+                hint=f"leave it out; it is for {', '.join(able)}",
+            )
         if not family.is_trained:
             name = request.settings["model"].get("family", DEFAULT_FAMILY)
             refuse(request.settings, ("train",), f"{name}, which counts")

@@ -14,16 +14,32 @@ class MaskedConfig(NetConfig):
     """A net that restores tokens left out of a text, from both sides: `rnn`, `gru`, `lstm` or `transformer`."""
 
     family: Literal["rnn", "gru", "lstm", "transformer"] = "lstm"
-    hidden: int = Field(256, ge=1)  # of each direction; of a transformer, in all
-    layers: int = Field(2, ge=1)
-    mask: float = Field(0.15, gt=0, lt=1)  # the part of the tokens to restore; of these 8 in 10 are hidden (BERT)
-    window: int | None = Field(None, ge=1)  # transformer only: distances told apart, to either side; 64 if not given
-    attention_heads: int | None = Field(None, ge=1)  # transformer only; about hidden / 64 if not given
-    feed_forward: int | None = Field(None, ge=1)  # transformer only; 4 * hidden if not given
-    activation: Literal["gelu", "relu"] | None = None  # transformer only; gelu if not given
-    reset: Reset = None  # gru only: before or after the product with the state; after if not given
-    skip: Skip = "none"  # between recurrent layers
-    layer_norm: bool = False  # of what each recurrent layer and the output read
+    hidden: int = Field(
+        256, ge=1, description="width of the hidden layers: of each direction; of a transformer, in all"
+    )
+    layers: int = Field(2, ge=1, description="number of layers")
+    mask: float = Field(
+        0.15, gt=0, lt=1, description="share of the tokens to restore; of these 8 in 10 are hidden (BERT)"
+    )
+    window: int | None = Field(
+        None, ge=1, description="transformer: distances told apart, to either side; 64 if not given"
+    )
+    attention_heads: int | None = Field(
+        None, ge=1, description="transformer: heads of attention; about hidden / 64 if not given"
+    )
+    feed_forward: int | None = Field(
+        None, ge=1, description="transformer: width of the feed-forward layers; 4 * hidden if not given"
+    )
+    activation: Literal["gelu", "relu"] | None = Field(
+        None, description="transformer: activation of the feed-forward layers; gelu if not given"
+    )
+    reset: Reset = Field(
+        None, description="gru: reset the state before or after its product with the weights; after if not given"
+    )
+    skip: Skip = Field(
+        "none", description="rnn, gru and lstm: connections past a layer, from what it reads to what it gives"
+    )
+    layer_norm: bool = Field(False, description="rnn, gru and lstm: normalise what each layer and the output read")
 
     @property
     def num_heads(self) -> int:

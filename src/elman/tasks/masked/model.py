@@ -16,6 +16,7 @@ from elman.lm import evaluate as evaluation
 from elman.lm.shaping import likeliest
 from elman.tasks.base import Prediction, PredictOptions, ShouldStop
 from elman.tasks.masked.gaps import GAP, MASK, Gapped, read_gaps, space_mark
+from elman.tasks.measuring import part_notes
 from elman.tasks.text_task import TextModel
 from elman.text.corpus import Corpus
 from elman.text.readers import Reader, Sources
@@ -127,6 +128,7 @@ class MaskedTextModel(TextModel[Any]):
         from elman.tasks.masked.net import Restored
 
         found = Restored()
+        total = int(np.count_nonzero(np.asarray(ids) != EOS_ID))
         for tokens, lengths in _pieces(ids, reset_lines=self.data.reset_lines):
             if should_stop():
                 break
@@ -134,11 +136,13 @@ class MaskedTextModel(TextModel[Any]):
         if not found.tokens:
             return None
         mean = found.nats / found.tokens
+        notes = part_notes(found.tokens, total, "tokens")
         return {
             "pseudo_perplexity": math.exp(mean) if mean < 709 else None,
             "accuracy": found.right / found.tokens,
             "tokens": found.tokens,
             "signature": self.signature(),
+            **({"notes": notes} if notes else {}),
         }
 
 

@@ -16,7 +16,7 @@ from elman.core.errors import UsageError
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.label_metrics import class_numbers
-from elman.tasks.measuring import rounded, rows_in_time
+from elman.tasks.measuring import part_notes, rounded, rows_in_time
 from elman.tasks.qa.assets import QaAssets
 from elman.tasks.qa.config import ReaderConfig, StoriesConfig
 from elman.tasks.qa.stories import (
@@ -89,6 +89,10 @@ class QaModel(NetModel[QaRecord, QaAssets]):
         self.data = record.data
         self.config = record.model
 
+    def vocabulary(self) -> str:
+        """Its words."""
+        return f"{self.words.tokenizer.vocab_size:,} words"
+
     @abstractmethod
     def answer(self, questions: Sequence[Question], *, beam: int | None = None) -> list[Answer]:
         """Answers, one for each question. A beam is for those that are written."""
@@ -132,7 +136,11 @@ class QaModel(NetModel[QaRecord, QaAssets]):
         for chunk in rows_in_time(len(questions), should_stop):
             seen += [questions[i] for i in chunk]
             answers += self.answer(seen[len(answers) :], beam=beam)
-        return self.numbers_of(seen, answers) if seen else None
+        if not seen:
+            return None
+        found = self.numbers_of(seen, answers)
+        notes = [*part_notes(len(seen), len(questions), "questions"), *found.get("notes", ())]
+        return found | ({"notes": notes} if notes else {})
 
     def _check_beam(self, beam: int | None) -> None:
         if beam is not None and not self.searches:

@@ -39,6 +39,7 @@ from elman.text.rows import count_rows, lengths_of
 from elman.text.units.word_list import WordList, learn_words
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan, adam_settings
+from elman.training.progress import Wording
 
 if TYPE_CHECKING:
     from elman.training.examiner import Examiner
@@ -162,6 +163,12 @@ class QaTask(NetTask[QaRecord, QaAssets, list[Question]]):
                 return None
             case batches:
                 return LossExaminer(net, batches)
+
+    def wording(self, record: QaRecord) -> Wording:
+        """Questions, and the share of wrong answers; or the words of answers that are written."""
+        if record.model.answer == "generated":
+            return Wording("answer tokens")
+        return Wording("questions", has_perplexity=False, error="1-accuracy")
 
     def restore(self, record: QaRecord, assets: QaAssets, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""

@@ -16,21 +16,44 @@ Context = Literal["initial", "every", "all", "fixed", "attention"]
 class PairsConfig(Config):
     """How pairs of a source and a target become symbols."""
 
-    units: Units = "auto"  # of both sides
-    source_units: Units | None = None  # `units` where they are not given
-    target_units: Units | None = None
-    shared: bool = False  # one vocabulary for both sides
-    source: Columns = ()  # columns of a table, from 1 or by name, or keys of records; several are joined by a space
-    target: Columns = ()
-    header: bool | None = None  # whether a file's first row names its columns; by its look if not given
-    spelled: Columns = ()  # columns of the source that are spelt letter by letter, while the others are symbols
-    min_count: int = Field(2, ge=1)
-    max_words: int = Field(60_000, ge=1, le=2_000_000)
-    max_length: int | None = Field(None, ge=1)  # tokens of a source to train on; without it 1,000 of either side
-    too_long: Literal["refuse", "truncate", "drop"] | None = None  # refuse; where max_length is given, drop
-    errors: Literal["strict", "replace"] = "strict"
-    skip_bad: bool = False
-    heldout: float = Field(0.05, gt=0, lt=1)  # the part of the sources held out where no --valid is given
+    units: Units = Field("auto", description="how text is cut into tokens; auto looks at the data; of both sides")
+    source_units: Units | None = Field(None, description="units of the source; as `units` if not given")
+    target_units: Units | None = Field(None, description="units of the target; as `units` if not given")
+    shared: bool = Field(False, description="one vocabulary for both sides")
+    source: Columns = Field(
+        (),
+        description="columns of a table that are the source, from 1 or by name, or keys of records; several are joined",
+    )
+    target: Columns = Field(
+        (),
+        description="columns of a table that are the target, from 1 or by name, or keys of records; several are joined",
+    )
+    header: bool | None = Field(
+        None, description="whether a file's first row names its columns; by its look if not given"
+    )
+    spelled: Columns = Field(
+        (), description="columns of the source that are spelt letter by letter, while the others are symbols"
+    )
+    min_count: int = Field(2, ge=1, description="words seen less often are <unk>")
+    max_words: int = Field(
+        60_000,
+        ge=1,
+        le=2_000_000,
+        description="size of the vocabulary, at most; the most frequent words are kept, on each side",
+    )
+    max_length: int | None = Field(
+        None, ge=1, description="tokens of a source to train on, at most; 1,000 of either side if not given"
+    )
+    too_long: Literal["refuse", "truncate", "drop"] | None = Field(
+        None, description="what becomes of longer pairs; refuse if not given, drop where max_length is given"
+    )
+    errors: Literal["strict", "replace"] = Field(
+        "strict", description="broken UTF-8: refuse it, or put U+FFFD in its place"
+    )
+    skip_bad: bool = Field(False, description="drop malformed lines, and count them")
+    heldout: float = Field(
+        0.05, gt=0, lt=1, description="share of the sources that is held out where no --valid is given"
+    )
 
     @model_validator(mode="after")
     def _all_apply(self) -> Self:
@@ -54,30 +77,69 @@ class Seq2SeqConfig(NetConfig):
     """A source is read, then a target is written (Sutskever et al. 2014), looking back at it (Bahdanau et al. 2015)."""
 
     family: Literal["rnn", "gru", "lstm", "transformer"] = "lstm"
-    hidden: int = Field(256, ge=1)  # of the decoder; the encoder's two directions share it
-    layers: int = Field(1, ge=1)  # of the decoder
-    reset: Reset = None  # gru only: before or after the product with the state; after if not given
-    encoder_layers: int | None = Field(None, ge=1)  # as many as the decoder's if not given
-    bidirectional: bool = True
-    bridge: Literal["dense", "copy", "zero"] = "dense"  # from the encoder's last state to the decoder's first
-    context: Context = "attention"  # how the source reaches the decoder
-    positions: int | None = Field(None, ge=1)  # all and fixed: of the source; as the longest one if not given
-    # fixed only: the sum is read by the cells at every step, and by the output; or by the output alone, as in 0.1.0
-    fixed_reaches: Annotated[Literal["cells", "output"] | None, Field(exclude_if=lambda value: value is None)] = None
-    score: Score | None = None  # attention only; bilinear if not given
-    attend: Literal["before", "after"] | None = None  # attention only: before or after the recurrence; after
-    input_feeding: bool = False  # attention only: what was written last, as the output saw it, is read with the word
-    shared_words: bool = False  # source and target words have the same vectors; needs data.shared
-    skip: Skip = "none"
-    layer_norm: bool = False
-    label_smoothing: float = Field(0.0, ge=0, lt=1)
-    own_words: float = Field(0.0, ge=0, le=1)  # scheduled sampling: the part of its own words that it reads at last
-    attention_heads: int | None = Field(None, ge=1)  # transformer only: about hidden / 64 if not given
-    feed_forward: int | None = Field(None, ge=1)  # transformer only: 4 * hidden if not given
-    window: int | None = Field(None, ge=1, le=100_000)  # transformer only: of the target; as longest_target
-    longest_target: int | None = Field(None, ge=1)  # tokens; as in training
-    length_ratio: float | None = Field(None, gt=0)  # targets are at most so many times as long as their sources, and 10
-    own_words_steps: int | None = Field(None, ge=1)  # scheduled sampling: steps until that part is reached; 2,000
+    hidden: int = Field(256, ge=1, description="width of the decoder; the encoder's two directions share it")
+    layers: int = Field(1, ge=1, description="layers of the decoder")
+    reset: Reset = Field(
+        None, description="gru: reset the state before or after its product with the weights; after if not given"
+    )
+    encoder_layers: int | None = Field(
+        None, ge=1, description="layers of the encoder; as many as the decoder's if not given"
+    )
+    bidirectional: bool = Field(True, description="read the source from both ends")
+    bridge: Literal["dense", "copy", "zero"] = Field(
+        "dense", description="from the encoder's last state to the decoder's first"
+    )
+    context: Context = Field("attention", description="how the source reaches the decoder")
+    positions: int | None = Field(
+        None,
+        ge=1,
+        description="context=all and fixed: source positions with weights of their own; as the longest source if not given",
+    )
+    fixed_reaches: Annotated[Literal["cells", "output"] | None, Field(exclude_if=lambda value: value is None)] = Field(
+        None,
+        description="context=fixed: the sum is read by the cells and the output; or by the output alone, as in 0.1.0",
+    )
+    score: Score | None = Field(
+        None, description="context=attention: how a query is compared with the source; bilinear if not given"
+    )
+    attend: Literal["before", "after"] | None = Field(
+        None, description="context=attention: look at the source before or after the recurrence; after if not given"
+    )
+    input_feeding: bool = Field(
+        False, description="context=attention: what was written last, as the output saw it, is read with the word"
+    )
+    shared_words: bool = Field(False, description="source and target words have the same vectors; needs data.shared")
+    skip: Skip = Field("none", description="connections past a layer, from what it reads to what it gives")
+    layer_norm: bool = Field(False, description="normalise what each layer and the output read")
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="share of the target probability that is spread over all words"
+    )
+    own_words: float = Field(
+        0.0, ge=0, le=1, description="scheduled sampling: share of its own words that the decoder reads at last"
+    )
+    attention_heads: int | None = Field(
+        None, ge=1, description="transformer: heads of attention; about hidden / 64 if not given"
+    )
+    feed_forward: int | None = Field(
+        None, ge=1, description="transformer: width of the feed-forward layers; 4 * hidden if not given"
+    )
+    window: int | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        description="transformer: target tokens that a layer attends to; as longest_target if not given",
+    )
+    longest_target: int | None = Field(
+        None, ge=1, description="tokens of the longest target; as in training if not given"
+    )
+    length_ratio: float | None = Field(
+        None,
+        gt=0,
+        description="targets are at most so many times as long as their sources, and 10 more; as in training if not given",
+    )
+    own_words_steps: int | None = Field(
+        None, ge=1, description="scheduled sampling: steps until own_words is reached; 2,000 if not given"
+    )
 
     @property
     def cell(self) -> Literal["rnn", "gru", "lstm"]:

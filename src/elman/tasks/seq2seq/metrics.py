@@ -16,6 +16,11 @@ import numpy as np
 from elman.core.arrays import Array
 
 MAX_BUCKETS = 8
+MOST = 0.9
+# Scripts that write no spaces between words: Chinese, Japanese, Thai, Lao, Burmese, Khmer
+UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]"
+)
 WIDTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
@@ -53,17 +58,28 @@ class SacrebleuMetric:
 class Marks:
     """The marks of texts, each looked at once when it comes; then put together, for all of them or for some.
 
-    `tokenize` is sacrebleu's: 13a for text as people write it, none for what is split already.
+    `tokenize` is sacrebleu's: 13a for text as people write it, none for what is split already, char where a word is no
+    unit. `is_short`: texts are words rather than sentences, so that exact matches say more than BLEU and come first.
     """
 
-    def __init__(self, *, tokenize: str = "13a") -> None:
+    def __init__(self, *, tokenize: str = "13a", is_short: bool = False) -> None:
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
 
         bleu = BLEU(tokenize=tokenize, force=True)
         self._metrics = {"bleu": SacrebleuMetric(bleu), "chrf": SacrebleuMetric(CHRF())}
         self._statistics: dict[str, list[Any]] = {name: [] for name in self._metrics}  # of each text
+        self._is_short = is_short
         self._numbers: list[tuple[int, int, int, int, int]] = []  # exact, edits, tokens, references, source length
+
+    @classmethod
+    def of_texts(cls, references: Sequence[str], *, units: str) -> Marks:
+        """As suits the units that are written, and the script of the references."""
+        is_unspaced = has_unspaced_script(references)
+        tokenize = "none" if units == "space" else "char" if units == "char" or is_unspaced else "13a"
+        num_single = sum(len(text.split()) < 2 for text in references)
+        is_short = not is_unspaced and (units == "char" or num_single > MOST * len(references))
+        return cls(tokenize=tokenize, is_short=is_short)
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -78,14 +94,15 @@ class Marks:
             self._numbers.append((is_exact, edits, tokens, len(row.references), row.source_length))
 
     def numbers(self, rows: Sequence[int] | None = None) -> dict[str, Any]:
-        """bleu, chrf, exact_match and edit_distance of all texts, or of some."""
+        """bleu, chrf, exact_match and edit_distance of all texts, or of some; what says most comes first."""
         rows = range(len(self)) if rows is None else rows
         exact, edits, tokens, *_ = np.sum([self._numbers[row] for row in rows], axis=0).tolist()
         marks = {
             name: metric.score([self._statistics[name][row] for row in rows]) for name, metric in self._metrics.items()
         }
         rates = {"exact_match": exact / len(rows), "edit_distance": edits / max(tokens, 1)}
-        return {**marks, **rates, "examples": len(rows)}
+        found = {**rates, **dict(reversed(marks.items()))} if self._is_short else {**marks, **rates}
+        return {**found, "examples": len(rows)}
 
     def by_length(self) -> list[dict[str, Any]]:
         """The same numbers for sources of 1 to 10 tokens, 11 to 20 and so on, whole corpora each; few rows are noise."""
@@ -107,6 +124,12 @@ class Marks:
             f"{name}_signature": re.sub(r"nrefs:[^|]*", f"nrefs:{num_references}", metric.signature())
             for name, metric in self._metrics.items()
         }
+
+
+def has_unspaced_script(texts: Sequence[str]) -> bool:
+    """Whether most letters are of a script without spaces between words."""
+    num_letters = sum(char.isalpha() for text in texts for char in text)
+    return 2 * sum(len(UNSPACED.findall(text)) for text in texts) > num_letters
 
 
 def bucket_width(lengths: Sequence[int]) -> int:

@@ -17,7 +17,7 @@ from elman.core.errors import DataError, UsageError
 from elman.lm.search import Hypothesis, beam_search
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
-from elman.tasks.measuring import rounded, rows_in_time
+from elman.tasks.measuring import part_notes, rounded, rows_in_time
 from elman.tasks.seq2seq.config import PairsConfig, Seq2SeqConfig
 from elman.tasks.seq2seq.data import MAX_LENGTH, PairBatches, encode_pairs
 from elman.tasks.seq2seq.metrics import Marks, Written
@@ -146,6 +146,11 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
         self.source, self.target = assets
         self.data = record.data
         self.config = record.model
+
+    def vocabulary(self) -> str:
+        """The symbols of both sides."""
+        sides = (f"{side.vocab_size:,} ({side.units})" for side in (self.source, self.target))
+        return f"{' to '.join(sides)} symbols"
 
     # ---------------------------------------------------------------------------------------------------- translating
 
@@ -309,6 +314,7 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
         assert found is not None
         found |= pairs.left_out()
         found |= self.reference_perplexity(corpus.source.ids, corpus.target.ids, should_stop=lambda: False)
+        notes = [*found.get("notes", ()), *notes]
         return found | ({"notes": notes} if notes else {})
 
     def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -321,17 +327,19 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
             raise UsageError(f"a beam of width {beam} holds nothing", hint="give at least 1")
         sources, references = pairs.by_source()
         options = SearchOptions(beam=beam or BEAM)
-        marks = Marks(tokenize="none" if self.target.units == "space" else "13a")
+        marks = Marks.of_texts([text for texts in references for text in texts], units=self.target.units)
         for chunk in rows_in_time(len(sources), should_stop):
             texts = self.translate([sources[i] for i in chunk], options, places=[f"source {i + 1}" for i in chunk])
             marks.add([self._written(sources[i], texts[j][0], references[i]) for j, i in enumerate(chunk)])
         if not len(marks):
             return None
+        notes = part_notes(len(marks), len(sources), "sources")
         return {
             **marks.numbers(),
             "by_length": marks.by_length(),
             "signature": self.signature(options),
             **marks.signatures(),
+            **({"notes": notes} if notes else {}),
         }
 
     def _written(self, source: str, found: Translation, references: Sequence[str]) -> Written:

@@ -19,7 +19,7 @@ from elman.text.tables import Pairs
 from elman.text.units.tokenizer import Tokenizer
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
-from elman.training.progress import Outcome
+from elman.training.progress import Outcome, Wording
 
 if TYPE_CHECKING:
     from elman.tasks.seq2seq.net import PairModel
@@ -118,6 +118,10 @@ class Seq2SeqTask(NetTask[Seq2SeqRecord, Tokenizers, Pairs]):
             return None
         tokens = step_tokens(arrays["train_target"], train.batch or USUAL_BATCH)
         return LossExaminer(net, PairBatches(arrays["valid_source"], arrays["valid_target"], tokens=tokens))
+
+    def wording(self, record: Seq2SeqRecord) -> Wording:
+        """The loss is that of targets."""
+        return Wording("target tokens")
 
     def measure(
         self, model: Translator, examples: PairExamples, outcome: Outcome, *, should_stop: ShouldStop

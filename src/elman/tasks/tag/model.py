@@ -11,11 +11,11 @@ import numpy as np
 
 from elman import pictures
 from elman.core.arrays import Array
-from elman.core.errors import DataError, UsageError
+from elman.core.errors import DataError, UsageError, no_such
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.label_metrics import confusions
-from elman.tasks.measuring import rounded, rows_in_time
+from elman.tasks.measuring import part_notes, rounded, rows_in_time
 from elman.tasks.tag.assets import TagAssets
 from elman.tasks.tag.config import SentencesConfig, TaggerConfig
 from elman.tasks.tag.conll import Format, Sentence, SentenceReader, read_sentences, write_sentence
@@ -89,11 +89,28 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         self.data = record.data
         self.labels = record.labels
 
-    def predict(self, text: str | Sequence[str]) -> Any:
-        """The tags of a line of words, as a line; a list of them for a list of lines."""
-        lines = [text] if isinstance(text, str) else list(text)
-        found = [" ".join(tagged.tags) for tagged in self.tag([line.split() for line in lines])]
-        return found[0] if isinstance(text, str) else found
+    def vocabulary(self) -> str:
+        """Words and tags."""
+        return f"{self.lexicon.words.vocab_size:,} words, {len(self.labels):,} tags"
+
+    def predict(self, text: str | Sequence[str] | Sequence[Sequence[str]]) -> Any:
+        """The tags of a line of words, as a line; a list of them for a list of lines.
+
+        Sentences as lists of words have lists of tags. A list of single words may be a sentence or many: it is refused.
+        """
+        if isinstance(text, str):
+            return " ".join(self.tag([text.split()])[0].tags)
+        sentences = list(text)
+        if not all(isinstance(sentence, str) for sentence in sentences):
+            _check_words(sentences)
+            return [list(tagged.tags) for tagged in self.tag(sentences)]
+        lines = [str(line).split() for line in sentences]
+        if len(lines) > 1 and all(len(words) < 2 for words in lines):
+            raise UsageError(
+                f"{sentences[:3]} may be the words of one sentence, or sentences of one word",
+                hint="predict([words]) tags one sentence, predict([[word] for word in words]) many of one word",
+            )
+        return [" ".join(tagged.tags) for tagged in self.tag(lines)]
 
     def tag(self, sentences: Sequence[Sequence[str]], *, with_probabilities: bool = False) -> list[Tagged]:
         """The tags of sentences of words; an empty one has none."""
@@ -123,7 +140,7 @@ class Tagger(NetModel[TagRecord, TagAssets]):
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Prediction]:
         """Lines of words as lines of tags; files of words and tags as they were, the tags in their column."""
         if options.format not in (None, *get_args(Format)):
-            raise UsageError(f"there is no format {options.format!r}", hint=f"formats: {', '.join(get_args(Format))}")
+            raise no_such("format", options.format, get_args(Format))
         as_format = cast(Format | None, options.format)
         reading = options.reading(self.data)
         reader = SentenceReader(sources, reading, needs_tags=False, as_format=as_format, on_bad=options.on_bad)
@@ -178,12 +195,15 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         unseen = sorted({tag for row in truth for tag in row} - set(self.labels))
         labels, table = confusions([tag for row in tags for tag in row], [tag for row in truth for tag in row])
         num_unknown = sum(self.lexicon.word(word) == UNK_ID for i in rows for word in sentences[i].words)
-        notes = [f"tags that were never seen in training, and so are never right: {', '.join(unseen[:10])}"]
+        notes = part_notes(len(rows), len(sentences), "sentences")
+        if unseen:
+            notes.append(f"tags that were never seen in training, and so are never right: {', '.join(unseen[:10])}")
         return {
             **tag_numbers(tags, truth),
             "unknown_words": num_unknown,
             "confusions": {"labels": labels, "counts": table},
-            **({"unseen_labels": unseen, "notes": notes} if unseen else {}),
+            **({"unseen_labels": unseen} if unseen else {}),
+            **({"notes": notes} if notes else {}),
         }
 
     @staticmethod
@@ -197,3 +217,10 @@ class Tagger(NetModel[TagRecord, TagAssets]):
                 wanted.append([labels[number] for number in batch.tags[row, :length].tolist()])
         found = tag_numbers(given, wanted)
         return 1.0 - float(found["f1" if net.config.output == "crf" else "accuracy"])
+
+
+def _check_words(sentences: Sequence[Any]) -> None:
+    """Refuse what is neither lines nor lists of words."""
+    for sentence in sentences:
+        if isinstance(sentence, str) or not all(isinstance(word, str) for word in sentence):
+            raise UsageError(f"{sentence!r} is not a list of words", hint="give lines, or sentences as lists of words")

@@ -38,6 +38,7 @@ from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
 from elman.training.plan_rows import plan_rows
+from elman.training.progress import Wording
 
 if TYPE_CHECKING:
     from elman.training.examiner import Examiner
@@ -147,6 +148,10 @@ class TagTask(NetTask[TagRecord, TagAssets, list[Sentence]]):
         tokens = step_tokens(examples.arrays["train_tags"], train.batch or USUAL_BATCH)
         batches = TagBatches(corpus, Forms.of(examples.arrays), tokens=tokens)
         return LossExaminer(net, batches, error=lambda: Tagger.error(net, batches, record.labels))
+
+    def wording(self, record: TagRecord) -> Wording:
+        """Words, and what the best weights are chosen by."""
+        return Wording("words", has_perplexity=False, error="1-F1" if record.model.output == "crf" else "1-accuracy")
 
     def restore(self, record: TagRecord, assets: TagAssets, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""

@@ -5,12 +5,11 @@ A new family is one file and one line in FAMILIES.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 from elman.core.arrays import Array
-from elman.core.errors import UsageError
+from elman.core.errors import UsageError, no_such
 from elman.core.settings import Config
 from elman.tasks.lm.families.kneser_ney import KneserNeyFamily
 from elman.tasks.lm.families.mixed import CacheFamily, MixtureFamily, NeuralCacheFamily
@@ -38,6 +37,15 @@ FAMILIES: tuple[Family[Any], ...] = (
 )
 
 
+def add_family(family: Family[Any]) -> None:
+    """Let `elman.train`, `load` and `mix` know a family of your own, from now on and in this process (docs/own-models.md)."""
+    global FAMILIES
+    taken = set(family.names) & set(family_names())
+    if taken:
+        raise UsageError(f"there is a model {min(taken)!r} already", hint="give the family another name")
+    FAMILIES = (*FAMILIES, family)
+
+
 def family_names(*, from_text: bool = False) -> list[str]:
     """What --model can be; `from_text` leaves out what is only made by mixing."""
     return [name for family in FAMILIES for name in family.names if not (from_text and family.needs_members)]
@@ -48,10 +56,7 @@ def find_family(name: object) -> Family[Any]:
     for family in FAMILIES:
         if name in family.names:
             return family
-    names = family_names(from_text=True)
-    close = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]}?" if close else f"models: {', '.join(names)}"
-    raise UsageError(f"there is no model {name!r}", hint=hint)
+    raise no_such("model", name, family_names(from_text=True))
 
 
 def restore_model(config: Config, tensors: Mapping[str, Array], shape: Shape) -> Saveable:

@@ -21,8 +21,11 @@ class KneserNeyConfig(Config):
     """Interpolated Kneser-Ney: `kn` with one discount an order, `mkn` with three (Chen & Goodman 1998)."""
 
     family: Literal["kn", "mkn"] = "mkn"
-    order: int = Field(5, ge=1, le=20)
-    prune: Integers = ()
+    order: int = Field(5, ge=1, le=20, description="words of the longest n-gram")
+    prune: Integers = Field(
+        (),
+        description="drop k-grams seen at most prune[k-1] times, like 0,0,1; the last number holds for higher orders",
+    )
 
     @field_validator("prune")
     @classmethod
@@ -33,6 +36,7 @@ class KneserNeyConfig(Config):
 class KneserNeyFamily(CountingFamily[KneserNeyConfig]):
     """n-grams with continuation counts."""
 
+    counts_on_disk = True
     record = KneserNeyConfig
 
     def fit(

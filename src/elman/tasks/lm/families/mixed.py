@@ -32,8 +32,12 @@ class MixtureConfig(Config):
     """Weighted models. The weights are fitted by EM and kept with the model."""
 
     family: Literal["mixture"] = "mixture"
-    members: tuple[ModelConfig, ...] = Field(min_length=1)
-    bucketed: bool = False  # a set of weights for each frequent last word, and for each class of rarer ones
+    members: tuple[ModelConfig, ...] = Field(
+        min_length=1, description="settings of the models that are mixed; made by `elman mix`"
+    )
+    bucketed: bool = Field(
+        False, description="a set of weights for each frequent last word, and for each class of rarer ones"
+    )
 
 
 class MixtureFamily(MemberFamily[MixtureConfig]):

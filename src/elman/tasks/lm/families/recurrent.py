@@ -17,18 +17,28 @@ class RecurrentConfig(LanguageNetConfig):
     """A net that keeps a hidden state: `rnn` (Elman 1990), `gru` (Cho et al. 2014), `lstm` (Gers et al. 2000)."""
 
     family: Literal["rnn", "gru", "lstm"] = "lstm"
-    hidden: int = Field(512, ge=0)  # 0 with maxent: n-gram features alone
-    layers: int = Field(1, ge=1)
-    activation: Literal["tanh", "sigmoid", "relu"] | None = None  # rnn only; tanh if not given
-    recurrence: Literal["plain", "additive", "gated"] | None = None  # rnn only; plain if not given
-    reset: Reset = None  # gru only: before or after the product with the state; after if not given
-    forget_bias: float | None = None  # lstm only; 1 if not given
-    initial_state: Literal["zero", "learned"] = "zero"
-    skip: Skip = "none"
-    layer_norm: bool = False  # of what each layer and the output read
-    weight_drop: float = Field(0.0, ge=0, lt=1)  # of recurrent weights (Merity et al. 2018)
-    activation_penalty: float = Field(0.0, ge=0)  # AR: large outputs
-    temporal_penalty: float = Field(0.0, ge=0)  # TAR: outputs that change quickly
+    hidden: int = Field(512, ge=0, description="width of the hidden layers; 0 with maxent: n-gram features alone")
+    layers: int = Field(1, ge=1, description="number of layers")
+    activation: Literal["tanh", "sigmoid", "relu"] | None = Field(
+        None, description="rnn: activation of the state; tanh if not given"
+    )
+    recurrence: Literal["plain", "additive", "gated"] | None = Field(
+        None, description="rnn: how the state is carried on; plain if not given"
+    )
+    reset: Reset = Field(
+        None, description="gru: reset the state before or after its product with the weights; after if not given"
+    )
+    forget_bias: float | None = Field(None, description="lstm: bias of the forget gate at the start; 1 if not given")
+    initial_state: Literal["zero", "learned"] = Field("zero", description="the state before anything was read")
+    skip: Skip = Field("none", description="connections past a layer, from what it reads to what it gives")
+    layer_norm: bool = Field(False, description="normalise what each layer and the output read")
+    weight_drop: float = Field(
+        0.0, ge=0, lt=1, description="share of the recurrent weights left out in training (Merity et al. 2018)"
+    )
+    activation_penalty: float = Field(0.0, ge=0, description="penalty on large outputs (AR, Merity et al. 2018)")
+    temporal_penalty: float = Field(
+        0.0, ge=0, description="penalty on outputs that change quickly (TAR, Merity et al. 2018)"
+    )
 
     @model_validator(mode="after")
     def _all_apply(self) -> Self:

@@ -19,8 +19,10 @@ from elman.tasks.lm.family import CountingFamily, Shape
 class SmoothedConfig(Config):
     """What all n-grams have that are smoothed in one of the classic ways."""
 
-    smoothing: Smoothing = "add"
-    alpha: float | None = Field(None, gt=0)  # `add` only; tuned on held-out text if not given
+    smoothing: Smoothing = Field("add", description="how counts become probabilities")
+    alpha: float | None = Field(
+        None, gt=0, description="smoothing=add: what is added to every count; tuned on held-out text if not given"
+    )
 
     @property
     def depth(self) -> int:
@@ -45,7 +47,7 @@ class UnigramConfig(SmoothedConfig):
     """Words by their frequency alone."""
 
     family: Literal["unigram"] = "unigram"
-    smoothing: Literal["ml", "add"] = "add"
+    smoothing: Literal["ml", "add"] = Field("add", description="how counts become probabilities")
 
 
 class BigramConfig(SmoothedConfig):
@@ -63,9 +65,12 @@ class NgramConfig(SmoothedConfig):
     """order - 1 words of history, smoothed in one of the classic ways."""
 
     family: Literal["ngram"] = "ngram"
-    order: int = Field(3, ge=1, le=20)
-    smoothing: Smoothing = "interpolated"
-    prune: Integers = ()  # drop k-grams seen at most prune[k-1] times; the last number holds for higher orders
+    order: int = Field(3, ge=1, le=20, description="words of the longest n-gram")
+    smoothing: Smoothing = Field("interpolated", description="how counts become probabilities")
+    prune: Integers = Field(
+        (),
+        description="drop k-grams seen at most prune[k-1] times, like 0,0,1; the last number holds for higher orders",
+    )
 
     @field_validator("prune")
     @classmethod
@@ -85,6 +90,8 @@ class NgramConfig(SmoothedConfig):
 
 class SmoothedFamily(CountingFamily[SmoothedConfig]):
     """n-grams of one record."""
+
+    counts_on_disk = True
 
     def __init__(self, record: type[SmoothedConfig]) -> None:
         self.record = record  # type: ignore[misc]  # one class serves three records

@@ -19,13 +19,19 @@ class TransformerConfig(LanguageNetConfig):
     """A net that attends to the last tokens, wherever they stand (Vaswani et al. 2017), with relative positions only."""
 
     family: Literal["transformer"] = "transformer"
-    hidden: int = Field(256, ge=1)
-    layers: int = Field(2, ge=1)
-    window: int = Field(128, ge=1, le=100_000)  # tokens that a layer attends to, the last one read among them
-    attention_heads: int | None = Field(None, ge=1)  # about hidden / 64 if not given
-    feed_forward: int | None = Field(None, ge=1)  # 4 * hidden if not given
-    activation: Literal["gelu", "relu"] = "gelu"
-    dropout_layers: float | None = Field(None, ge=0, lt=1)  # of what attention and feed-forward nets add
+    hidden: int = Field(256, ge=1, description="width of the hidden layers")
+    layers: int = Field(2, ge=1, description="number of layers")
+    window: int = Field(
+        128, ge=1, le=100_000, description="tokens that a layer attends to, the last one read among them"
+    )
+    attention_heads: int | None = Field(None, ge=1, description="heads of attention; about hidden / 64 if not given")
+    feed_forward: int | None = Field(
+        None, ge=1, description="width of the feed-forward layers; 4 * hidden if not given"
+    )
+    activation: Literal["gelu", "relu"] = Field("gelu", description="activation of the feed-forward layers")
+    dropout_layers: float | None = Field(
+        None, ge=0, lt=1, description="dropout of what attention and feed-forward layers add; `dropout` if not given"
+    )
 
     @property
     def num_heads(self) -> int:

@@ -17,14 +17,16 @@ class WindowConfig(LanguageNetConfig):
     """A feed-forward net over the embeddings of the last few words (Bengio et al. 2003)."""
 
     family: Literal["window"] = "window"
-    hidden: int = Field(256, ge=1)
-    layers: int = Field(1, ge=0)  # 0 with direct connections is the log-bilinear way
-    embedding: int | None = Field(None, ge=1)  # 128 if not given, or what the vectors have
-    window: int = Field(5, ge=1, le=1000)  # words of history
-    activation: Literal["tanh", "sigmoid", "relu"] = "tanh"
-    skip: Skip = "none"
-    direct: bool = False  # the words also reach the output past the hidden layers
-    layer_norm: bool = False
+    hidden: int = Field(256, ge=1, description="width of the hidden layers")
+    layers: int = Field(1, ge=0, description="number of layers; 0 with direct=true is the log-bilinear model")
+    embedding: int | None = Field(
+        None, ge=1, description="width of the word vectors; 128 if not given, or what the vectors have"
+    )
+    window: int = Field(5, ge=1, le=1000, description="words of history")
+    activation: Literal["tanh", "sigmoid", "relu"] = Field("tanh", description="activation of the hidden layers")
+    skip: Skip = Field("none", description="connections past a layer, from what it reads to what it gives")
+    direct: bool = Field(False, description="the words also reach the output past the hidden layers")
+    layer_norm: bool = Field(False, description="normalise what each layer reads")
 
     @model_validator(mode="after")
     def _all_apply(self) -> Self:
