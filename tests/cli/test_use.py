@@ -67,13 +67,14 @@ def test_scores_come_line_by_line_and_add_up_to_evaluate(run: Run, model: Path, 
     found = run("evaluate", model, corpus, "--json").json
     assert sum(int(row[1]) for row in rows) == found["tokens"]
     assert sum(float(row[0]) for row in rows) == pytest.approx(found["nats_per_token"] * found["tokens"], rel=1e-5)
-    nats, tokens, perplexity = (float(cell) for cell in rows[0])
+    nats, tokens, perplexity, unknown = (float(cell) for cell in rows[0])
     assert perplexity == pytest.approx(math.exp(nats / tokens), rel=1e-4)
+    assert unknown == 0
 
 
 def test_per_token_scores_add_up(run: Run, model: Path) -> None:
     (row,) = run("score", model, "-", "--per-token", stdin=b"the cat sat\n").out.splitlines()
-    nats, tokens, _, *cells = row.split("\t")
+    nats, tokens, _, _, *cells = row.split("\t")
     assert cells[0::2] == ["the", "cat", "sat", "</s>"]
     assert tokens == "4"
     assert sum(map(float, cells[1::2])) == pytest.approx(float(nats), abs=1e-5)

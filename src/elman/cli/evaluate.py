@@ -44,6 +44,7 @@ def evaluate(
     --dynamic adds the same numbers under names that end in _dynamic. The model in DIR stays as it is.
     """
     from elman.api import EvaluateOptions, TaskModel, load
+    from elman.lm.evaluate import warnings
 
     data = choose_data(data, source, target)
     model: TaskModel[Any] = load(directory, verify=not no_verify)
@@ -68,3 +69,6 @@ def evaluate(
             f"the perplexity is infinite: {found['impossible_tokens']:,} tokens have probability zero "
             "(a smoothed model has none such)"
         )
+    if {"unknown_tokens", "tokens", "lines"} <= found.keys():
+        for warning in warnings(found["tokens"], lines=found["lines"], unknown=found["unknown_tokens"]):
+            terminal.say(warning)

@@ -180,12 +180,15 @@ def training(message: str) -> Iterator[tuple[Callable[[str], None], Callable[[Pr
 
 def _describe(progress: Progress) -> str:
     """Where a run is, in one line."""
-    parts = [f"step {progress.step:,}", f"pass {progress.epoch:.2f}", f"loss {progress.nats_per_token:.3f}"]
-    parts.append(f"perplexity {number(progress.perplexity)}")
+    parts = [f"step {progress.step:,}", f"pass {progress.epoch:.2f}"]
+    if progress.perplexity is None:
+        parts.append(f"sampled loss {progress.nats_per_token:.3f}")
+    else:
+        parts += [f"loss {progress.nats_per_token:.3f}", f"perplexity {number(progress.perplexity)}"]
     if progress.valid_error is not None:
         parts.append(f"valid error {progress.valid_error:.4f}")
     elif progress.valid_perplexity is not None:
-        parts.append(f"valid {number(progress.valid_perplexity)}")
+        parts.append(f"valid perplexity {number(progress.valid_perplexity)}")
     parts.append(f"{progress.tokens_per_second:,.0f} tokens/s, {progress.fraction_of_peak:.0%} of peak")
     if progress.eta_seconds is not None:
         minutes, seconds = divmod(round(progress.eta_seconds), 60)

@@ -37,6 +37,7 @@ class LineBlock:
     source: str
     first: int  # the number of the first line in its source, from 1
     numbers: Sequence[int] | None = None  # of every line, where some were dropped or one record has several
+    num_read: int = 0  # lines of the source that it stands for, dropped ones included
 
     def number(self, index: int) -> int:
         """A line's number in its source."""
@@ -59,12 +60,19 @@ class Reader:
     """Reads sources by blocks of lines; refuses bad lines, or drops and counts them."""
 
     def __init__(
-        self, sources: Sources, data: DataConfig, *, any_bytes: bool = False, keep_records: bool = False
+        self,
+        sources: Sources,
+        data: DataConfig,
+        *,
+        any_bytes: bool = False,
+        keep_records: bool = False,
+        keep_empty: bool = False,
     ) -> None:
         self._sources = as_sources(sources)
         self._data = data
         self._any_bytes = any_bytes  # they need be neither UTF-8 nor free of NUL
         self._keeps_records = keep_records  # of JSONL, as they are
+        self.keeps_empty = keep_empty  # blocks of which every line was dropped are given too
         self.num_dropped = 0
         self.has_token_records = False  # JSONL with `tokens` was among what was read
 
@@ -74,10 +82,12 @@ class Reader:
             has_records = is_jsonl(source) and not self._keeps_records
             with _open(source) as file:
                 for data, first in cut_blocks(file, source):
-                    lines = self._checked(self._without_marks(LineBlock(data, source, first)))
+                    lines = self._checked(
+                        self._without_marks(LineBlock(data, source, first, num_read=data.count(b"\n")))
+                    )
                     if has_records:
                         lines = self._checked(self._from_records(lines))
-                    if lines.data:
+                    if lines.data or self.keeps_empty:
                         yield lines
 
     def without(self, lines: LineBlock, find_fault: Callable[[bytes], Fault | None]) -> LineBlock:
@@ -90,7 +100,7 @@ class Reader:
                 numbers.append(lines.number(index))
             else:
                 self.drop(lines, index, fault)
-        return LineBlock(b"".join(kept), lines.source, lines.first, numbers)
+        return replace(lines, data=b"".join(kept), numbers=numbers)
 
     def drop(self, lines: LineBlock, index: int, fault: Fault) -> None:
         """A bad line: counted if such are dropped, otherwise an error."""
@@ -137,7 +147,7 @@ class Reader:
             self.has_token_records |= has_tokens
             texts.append(text + "\n")
             numbers += [lines.number(index)] * (text.count("\n") + 1)
-        return LineBlock("".join(texts).encode(), lines.source, lines.first, numbers)
+        return replace(lines, data="".join(texts).encode(), numbers=numbers)
 
 
 def as_sources(data: str | Path | Sources) -> Sources:
