@@ -1,7 +1,7 @@
 """How words are spelled: what an unknown word costs beside its `<unk>`, so that bits per byte pay for every byte.
 
 An n-gram model of bytes that reads each word alone, from its start to its end. Any string of bytes has a probability,
-and those of all strings sum to one; so -log p(<unk>) - log p(spelling) is a code length of the word.
+and those of all strings sum to at most one; so -log p(<unk>) - log p(spelling) is a code length of the word.
 """
 
 from __future__ import annotations
