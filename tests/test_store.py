@@ -52,7 +52,7 @@ def test_save_then_load_is_exact(
     options: dict[str, Any] = {"model": family, "settings": settings, "units": "space", "reset_lines": reset_lines}
     kept = elman.train("lm", corpus, **options)
     with store.reserve(tmp_path / "m", overwrite=False):
-        store.save(tmp_path / "m", kept.record, tensors=kept.lm.tensors(), contents=kept.tokenizer.files())
+        store.save(tmp_path / "m", kept.record, tensors=kept.tensors(), contents=kept.files())
     loaded = elman.load(tmp_path / "m")
     ids = np.array([loaded.tokenizer.encode("the cat sat on a log")], dtype=np.int64)
     lengths = np.array([ids.shape[1]])
@@ -69,6 +69,7 @@ def test_the_directory_is_what_the_ecosystem_expects(model: Path) -> None:
     assert names == {
         "config.json",
         "model.safetensors",
+        "spelling.safetensors",
         "tokenizer.json",
         "tokenizer_config.json",
         "manifest.json",

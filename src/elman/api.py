@@ -16,7 +16,8 @@ from elman.core.settings import make, merge_settings
 from elman.tasks.base import EvaluateOptions, NetTask, Prediction, PredictOptions, Report, TaskModel, TrainRequest
 from elman.tasks.catalogue import TASKS, find_task, load_model
 from elman.tasks.lm.mixing import mix
-from elman.tasks.lm.model import Model, Score
+from elman.tasks.lm.model import Model
+from elman.tasks.lm.scoring import Score
 from elman.tasks.run import resume_net, task_of_run
 from elman.tasks.run_folder import find_run
 from elman.text.memory import texts

@@ -48,16 +48,17 @@ def training_curves(
 ) -> Spec | None:
     """How a run went, by tokens trained on: perplexity of training and validation text, learning rate, size of the gradient.
 
-    None for a journal without a perplexity. A long run is drawn in MOST_POINTS means. counted, loss: what tokens and
-    perplexity are called, where they are something else.
+    None for a journal without a perplexity. Of a run by a sampled criterion there is only that of validation. A long run is
+    drawn in MOST_POINTS means. counted, loss: what tokens and perplexity are called, where they are something else.
     """
     lines = [line for line in journal if line.get("tokens")]
-    training = _thinned([line for line in lines if line.get("perplexity")])
+    training = _thinned([line for line in lines if line.get("perplexity") or "learning_rate" in line])
     validation = [line for line in lines if line.get("valid_perplexity")]
     curves = [
         {"tokens": line["tokens"], "perplexity": line[key], "text": text}
         for text, key, some in (("training", "perplexity", training), ("validation", "valid_perplexity", validation))
         for line in some
+        if key in line
     ]
     if not curves:
         return None

@@ -69,18 +69,88 @@ def test_scores_come_line_by_line_and_add_up_to_evaluate(run: Run, model: Path, 
     found = run("evaluate", model, corpus, "--json").json
     assert sum(int(row[1]) for row in rows) == found["tokens"]
     assert sum(float(row[0]) for row in rows) == pytest.approx(found["nats_per_token"] * found["tokens"], rel=1e-5)
-    nats, tokens, perplexity = (float(cell) for cell in rows[0])
+    nats, tokens, perplexity, unknown = (float(cell) for cell in rows[0])
     assert perplexity == pytest.approx(math.exp(nats / tokens), rel=1e-4)
+    assert unknown == 0
 
 
 def test_per_token_scores_add_up(run: Run, model: Path) -> None:
     (row,) = run("score", model, "-", "--per-token", stdin=b"the cat sat\n").out.splitlines()
-    nats, tokens, _, *cells = row.split("\t")
+    nats, tokens, _, _, *cells = row.split("\t")
     assert cells[0::2] == ["the", "cat", "sat", "</s>"]
     assert tokens == "4"
     assert sum(map(float, cells[1::2])) == pytest.approx(float(nats), abs=1e-5)
     found = run("score", model, "-", "--per-token", "--json", stdin=b"the cat sat\n").json
     assert [token for token, _ in found["per_token"]] == ["the", "cat", "sat", "</s>"]
+
+
+BAD = b"the cat\nbad \xff byte\n<s> is reserved\nthe mat\nlast \0\n"
+
+
+@pytest.mark.parametrize(("errors", "good"), [("skip", [0, 3]), ("replace", [0, 1, 3])])
+def test_score_gives_a_line_for_a_line_whatever_is_in_it(run: Run, model: Path, errors: str, good: list[int]) -> None:
+    result = run("score", model, "--errors", errors, stdin=BAD)
+    rows = result.out.splitlines()
+    assert [number for number, row in enumerate(rows) if row] == good
+    assert len(rows) == 5
+    assert f"{5 - len(good)} lines are no text" in result.err
+    records = [
+        json.loads(line) for line in run("score", model, "--errors", errors, "--json", stdin=BAD).out.splitlines()
+    ]
+    assert [number for number, record in enumerate(records) if record["nats"] is not None] == good
+    assert rows[3].split("\t")[0] == f"{records[3]['nats']:.6f}"
+
+
+def test_score_keeps_its_place_with_a_model_that_was_trained_to_skip_bad_lines(
+    run: Run, corpus: Path, tmp_path: Path
+) -> None:
+    """Bad lines were dropped and every later score stood beside another line."""
+    settings = {"data.skip_bad": True}
+    elman.train("lm", corpus, out=tmp_path / "m", model="unigram", units="space", settings=settings)
+    rows = run("score", tmp_path / "m", stdin=BAD).out.splitlines()
+    assert [bool(row) for row in rows] == [True, False, False, True, False]
+    assert run("score", tmp_path / "m", "--errors", "stop", stdin=BAD).code == 65
+
+
+def test_score_stops_at_what_is_no_text_unless_told_otherwise(run: Run, model: Path) -> None:
+    result = run("score", model, stdin=BAD)
+    assert result.code == 65
+    assert "line 2 of - is not UTF-8" in result.err
+
+
+def test_a_record_is_a_line_for_score(run: Run, model: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.jsonl"
+    text.write_text('{"text": "the cat\\nthe mat"}\n\nnonsense\n{"text": "the dog"}\n')
+    rows = run("score", model, text, "--errors", "skip").out.splitlines()
+    assert [row.split("\t")[1] if row else None for row in rows] == ["6", None, None, "3"]
+
+
+def test_score_can_read_lines_in_their_context(run: Run, stream_model: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the\nmat .\n" * 3)
+    alone, stream = (run("score", stream_model, text, *flags).out.splitlines() for flags in ((), ("--stream",)))
+    assert alone[0] == stream[0] and alone[1] == alone[3]
+    total = run("evaluate", stream_model, text, "--stream", "--json").json
+    nats = sum(float(row.split("\t")[0]) for row in stream)
+    assert nats == pytest.approx(total["nats_per_token"] * total["tokens"], rel=1e-5)
+
+
+def test_score_can_put_the_line_beside_its_score(run: Run, model: Path) -> None:
+    (row,) = run("score", model, "--text", stdin=b"the\tcat xyz\n").out.splitlines()
+    assert row.split("\t")[3:] == ["1", "the\\tcat xyz"]
+    assert run("score", model, "--text", "--json", stdin=b"the\tcat\n").json["text"] == "the\tcat"
+
+
+@pytest.mark.parametrize("flags", [("--seed", "1"), ("--beam", "3"), ("--temperature", "0")])
+def test_generate_writes_unk_only_where_it_is_asked_to(
+    run: Run, corpus: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    settings = {"data.min_count": 60}
+    elman.train("lm", corpus, out=tmp_path / "m", model="unigram", units="space", settings=settings)
+    command = ("generate", tmp_path / "m", "--tokens", "40", *flags)
+    assert "<unk>" not in run(*command).out
+    if "--beam" not in flags:
+        assert "<unk>" in run(*command, "--unknown").out
 
 
 def test_an_empty_line_costs_its_end(run: Run, model: Path) -> None:

@@ -40,6 +40,19 @@ def check(found: Any, wanted: Any) -> None:
     assert not listed, "\n".join(listed[:12])
 
 
+def of_version_0_1_0(value: Any) -> Any:
+    """What is expected of a model that was saved without spelling.safetensors: it charges unknown words no spelling."""
+    if isinstance(value, dict):
+        return {
+            key: of_version_0_1_0(item)
+            for key, item in value.items()
+            if key != "spelling" and not key.startswith("spelling.safetensors/")
+        }
+    if isinstance(value, list):
+        return [of_version_0_1_0(item) for item in value]
+    return value.replace("unk:spelled", "unk:counted") if isinstance(value, str) else value
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_training_gives_the_same_losses_weights_and_answers(
     name: str, _folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -58,7 +71,7 @@ def test_a_mixture_gives_the_same_perplexity(_archive: Path, monkeypatch: pytest
     call("mix", *MIXTURE, "--valid", "text.valid", "--out", "mixed", "--json")
     for directory in ("mixed", "mixture"):
         found = call("evaluate", directory, "text.valid", "--json")
-        check({"verbs": {"evaluate": found}}, REFERENCES["mixture"])
+        check({"verbs": {"evaluate": found}}, of_version_0_1_0(REFERENCES["mixture"]))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -66,7 +79,7 @@ def test_models_of_version_0_1_0_load_and_answer_the_same(
     name: str, _archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(_archive)
-    check(describe_case(name, name), OLD_REFERENCES[name])
+    check(describe_case(name, name), of_version_0_1_0(OLD_REFERENCES[name]))
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.is_kept])
@@ -75,4 +88,6 @@ def test_runs_that_version_0_1_0_stopped_go_on_to_the_same_model(
 ) -> None:
     monkeypatch.chdir(_archive)
     resume_case(f"{name}.stopped")
-    check(describe_case(name, f"{name}.stopped"), REFERENCES[name])
+    found = describe_case(name, f"{name}.stopped")
+    assert not found["model"]["config"].get("spelling")
+    check(of_version_0_1_0(found), of_version_0_1_0(REFERENCES[name]))

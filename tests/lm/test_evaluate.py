@@ -7,7 +7,6 @@ import json
 import math
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +18,7 @@ from elman import __version__
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.lm import evaluate as evaluation
-from elman.lm.evaluate import Evaluation, Tally, bootstrap, evaluate, prefetch, score_lines, signature
+from elman.lm.evaluate import Evaluation, Tally, bootstrap, evaluate, score_lines, signature
 from elman.testing import TableLM
 
 LN2 = math.log(2)
@@ -274,71 +273,17 @@ def test_evaluating_a_model_on_its_own_text_gives_an_interval_around_its_perplex
     assert found.as_json()["perplexity_low"] == low
 
 
-def counted(made: list[int], closed: threading.Event, stop_at: int = 1000) -> Iterator[int]:
-    try:
-        for i in range(stop_at):
-            made.append(i)
-            yield i
-    finally:
-        closed.set()
-
-
-def prefetchers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "prefetch"]
-
-
-def test_prefetching_gives_every_item_in_order_even_none() -> None:
-    assert list(prefetch([3, None, 1, 2])) == [3, None, 1, 2]
-    assert list(prefetch([])) == []
-    assert prefetchers() == []
-
-
-def test_prefetching_reads_on_while_the_caller_is_at_work_but_not_without_bound() -> None:
-    made: list[int] = []
-    reached = threading.Event()
-
-    def items() -> Iterator[int]:
-        for i in range(1000):
-            made.append(i)
-            if i == 2:
-                reached.set()
-            yield i
-
-    with closing(prefetch(items(), depth=2)) as ahead:
-        assert next(ahead) == 0
-        assert reached.wait(10), "item 2 is made while the caller still holds item 0"
-        reached.wait(0.05)
-        assert len(made) <= 4
-
-
-def test_an_error_of_the_reader_reaches_the_caller_after_what_was_read() -> None:
-    def items() -> Iterator[int]:
-        yield 1
-        raise DataError("line 2 is broken")
-
-    ahead = prefetch(items())
-    assert next(ahead) == 1
-    with pytest.raises(DataError, match="line 2 is broken"):
-        next(ahead)
-    assert prefetchers() == []
-
-
-def test_leaving_early_ends_the_thread_and_closes_the_source() -> None:
-    made: list[int] = []
-    closed = threading.Event()
-    with closing(prefetch(counted(made, closed))) as ahead:
-        assert next(ahead) == 0
-    assert closed.is_set()
-    assert prefetchers() == []
-
-
 def test_a_model_that_fails_ends_the_reading_thread() -> None:
     closed = threading.Event()
 
     def blocks() -> Iterator[Block]:
-        for _ in counted([], closed):
-            yield block_of(0, 9, 1)  # 9 is no token of the model
+        try:
+            for _ in range(1000):
+                yield block_of(0, 9, 1)  # 9 is no token of the model
+        finally:
+            closed.set()
 
     with pytest.raises(IndexError):
         evaluate(MEMORYLESS, blocks(), reset_lines=False, signature="")
-    assert prefetchers() == []
+    assert closed.is_set()
+    assert "prefetch" not in [thread.name for thread in threading.enumerate()]

@@ -69,6 +69,7 @@ def evaluate(
     """
     terminal.limit_threads(threads)
     from elman.api import EvaluateOptions, TaskModel, load
+    from elman.lm.evaluate import warnings
 
     files = choose_data(data, source, target)
     if picture is not None:
@@ -101,3 +102,6 @@ def evaluate(
             f"the perplexity is infinite: {found['impossible_tokens']:,} tokens have probability zero "
             "(a smoothed model has none such)"
         )
+    if {"unknown_tokens", "tokens", "lines"} <= found.keys():
+        for warning in warnings(found["tokens"], lines=found["lines"], unknown=found["unknown_tokens"]):
+            terminal.say(warning)

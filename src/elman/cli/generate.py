@@ -42,6 +42,7 @@ def generate(
     forbid: Annotated[
         list[str] | None, typer.Option(metavar="SYMBOL", help="Never write this. May be repeated.")
     ] = None,
+    unknown: Annotated[bool, typer.Option("--unknown", help="Write <unk> where an unknown word would stand.")] = False,
     seed: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Seed of the chance. [default: a new one, printed]")
     ] = None,
@@ -66,11 +67,13 @@ def generate(
         for flag, value in given.items():
             if value is not None:
                 raise UsageError(f"{flag} does not apply to --beam", hint="a beam leaves nothing to chance")
-        _search(model, prompt, beam=beam, tokens=tokens, samples=samples, forbid=forbid, json=json)
+        found = model.beam(prompt, width=beam, tokens=tokens, n_best=samples, forbid=forbid, unknown=unknown)
+        _print_found(prompt, found, json=json)
         return
     from elman.lm.shaping import Shaping
 
-    shaping = Shaping(1.0 if temperature is None else temperature, top_k, top_p, model.token_ids(forbid))
+    forbidden = model.forbidden_ids(forbid, unknown=unknown)
+    shaping = Shaping(1.0 if temperature is None else temperature, top_k, top_p, forbidden)
     _sample(model, prompt, tokens=tokens, samples=samples, shaping=shaping, stop=stop, seed=seed, json=json)
 
 
@@ -107,8 +110,7 @@ def _sample(
         terminal.say(f"seed {seed}")
 
 
-def _search(model: Model, prompt: str, *, beam: int, tokens: int, samples: int, forbid: list[str], json: bool) -> None:
-    found = model.beam(prompt, width=beam, tokens=tokens, n_best=samples, forbid=forbid)
+def _print_found(prompt: str, found: list[tuple[str, float]], *, json: bool) -> None:
     if json:
         terminal.print_json(
             {"prompt": prompt, "texts": [text for text, _ in found], "nats": [nats for _, nats in found]}

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import itertools
 import math
-import queue
-import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
 from elman import __version__
 from elman.core.arrays import Array
 from elman.core.errors import DataError
+from elman.core.prefetch import prefetch
 from elman.lm.protocol import FreeModel, S, refuse_nan
 from elman.text.units.vocabulary import EOS_ID
 
@@ -30,7 +29,7 @@ SIMILAR = 0.85  # lines of one batch are at least so long, in parts of its longe
 UNIT_TOKENS = 1_000  # of a stream are drawn together by the bootstrap, since neighbours are alike
 MIN_UNITS = 5  # fewer say nothing about how a number would vary
 MAX_UNITS = 2_000  # more cost time and change nothing: neighbours are drawn together
-T = TypeVar("T")
+MAX_UNKNOWN_SHARE = 0.2  # of the words; beyond it a perplexity is mostly that of <unk>
 Scorer = Callable[[Array], Array]  # the ids of a block -> the nats of its tokens; blocks come in order
 
 
@@ -57,6 +56,7 @@ class Tally:
     unknown_tokens: int = 0  # scored as <unk>
     impossible_tokens: int = 0  # of probability zero
     lines: int = 0
+    spelling_nats: float = 0.0  # of the unknown tokens' spelling, given that they are unknown
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
@@ -66,6 +66,7 @@ class Tally:
             unknown_tokens=self.unknown_tokens + other.unknown_tokens,
             impossible_tokens=self.impossible_tokens + other.impossible_tokens,
             lines=self.lines + other.lines,
+            spelling_nats=self.spelling_nats + other.spelling_nats,
         )
 
     @property
@@ -80,17 +81,29 @@ class Tally:
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Bits to write a byte of the text: the number that compares across units and vocabularies."""
-        return self.nats / (LN2 * self.bytes) if self.bytes and not self.impossible_tokens else None
+        """Bits to write a byte of the text, unknown words spelled: it compares across units and vocabularies."""
+        return self._bits_per_byte(self.nats + self.spelling_nats)
+
+    @property
+    def bits_per_byte_without_spelling(self) -> float | None:
+        """The same with `<unk>` in place of unknown words: it falls where words are thrown away."""
+        return self._bits_per_byte(self.nats)
+
+    def _bits_per_byte(self, nats: float) -> float | None:
+        return nats / (LN2 * self.bytes) if self.bytes and not self.impossible_tokens else None
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A tally, the interval of its perplexity (95 %, None for too short a text), and the signature of the numbers."""
+    """A tally, its perplexity's confidence interval (95 %; None for too short a text), the signature of the numbers."""
 
     tally: Tally
     interval: tuple[float, float] | None
     signature: str
+
+    def with_spelling(self, nats: float) -> Evaluation:
+        """The same, with what the spelling of the unknown words costs."""
+        return replace(self, tally=replace(self.tally, spelling_nats=nats))
 
     def as_json(self) -> dict[str, Any]:
         """The numbers under the names that `evaluate --json` prints; null for what is infinite or unknown."""
@@ -102,6 +115,8 @@ class Evaluation:
             "nats_per_token": self.tally.nats_per_token,
             "bits_per_byte": self.tally.bits_per_byte,
         }
+        if self.tally.spelling_nats:
+            numbers["bits_per_byte_without_spelling"] = self.tally.bits_per_byte_without_spelling
         return {
             **{key: value if value is not None and math.isfinite(value) else None for key, value in numbers.items()},
             "tokens": self.tally.tokens,
@@ -112,15 +127,31 @@ class Evaluation:
         }
 
 
-def signature(*, units: str, vocab_size: int, tokenizer_fingerprint: str, reset_lines: bool) -> str:
-    """All that moves a perplexity besides model and text, in one line: equal signatures, comparable numbers."""
+def warnings(tokens: int, *, lines: int, unknown: int) -> list[str]:
+    """What makes numbers of so many tokens mean less than they seem to, in sentences."""
+    found = []
+    words = tokens - lines
+    if unknown > MAX_UNKNOWN_SHARE * words:
+        found.append(
+            f"{unknown / words:.0%} of the words are unknown to the model: its perplexity says little of this text"
+            " (compare bits_per_byte, which counts their spelling)"
+        )
+    if lines > words:
+        found.append(f"{lines / tokens:.0%} of the scored tokens are line ends: the perplexity is mostly theirs")
+    return found
+
+
+def signature(
+    *, units: str, vocab_size: int, tokenizer_fingerprint: str, reset_lines: bool, spells_unknown: bool = False
+) -> str:
+    """All that moves a number besides model and text, in one line: equal signatures, comparable numbers."""
     parts = {
         "units": units,
         "vocab": vocab_size,
         "tok": tokenizer_fingerprint[:12],
         "read": "lines" if reset_lines else "stream",
         "eos": "scored",
-        "unk": "counted",
+        "unk": "spelled" if spells_unknown else "counted",
         "version": __version__,
     }
     return "|".join(f"{key}:{value}" for key, value in parts.items())
@@ -241,8 +272,10 @@ def _tally(block: IdBlock, nats_N: Array) -> Tally:
 def bootstrap(
     nats: Array, tokens: Array, *, rng: np.random.Generator, resamples: int = 1_000, level: float = 0.95
 ) -> tuple[float, float] | None:
-    """The interval in which the perplexity of another such text would lie: units drawn again, with replacement.
+    """The confidence interval of a perplexity, by the percentile bootstrap: units drawn again, with replacement.
 
+    How well this text tells the model's perplexity on the kind of text it is a part of. It is not the range in which
+    another text's would lie, which is wider, and says nothing of other kinds of text or of training again.
     nats and tokens of each unit, (U,). None where there are too few units to say.
     """
     if len(nats) < MIN_UNITS:
@@ -318,53 +351,6 @@ def _score_in_chunks(
         log_probs, state = lm.score(piece, np.clip(lengths_B - first, 0, piece.shape[1]), state)
         pieces.append(log_probs)
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1), state
-
-
-def prefetch(items: Iterable[T], *, depth: int = 2) -> Generator[T, None, None]:
-    """The same items, made ready by a thread while the caller works on earlier ones; what it raises is raised here.
-
-    Tokenising holds Python's lock and numpy lets go of it, so reading and scoring overlap. Close it to end early.
-    """
-    ready: queue.Queue[tuple[list[T], BaseException | None]] = queue.Queue(depth)  # one item, or none at the end
-    is_closed = threading.Event()
-
-    def work() -> None:
-        source = iter(items)
-        try:
-            for item in source:
-                ready.put(([item], None))
-                if is_closed.is_set():
-                    break
-            ready.put(([], None))
-        except BaseException as error:
-            ready.put(([], error))
-        finally:
-            if hasattr(source, "close"):
-                source.close()
-
-    thread = threading.Thread(target=work, name="prefetch", daemon=True)
-    thread.start()
-    try:
-        while True:
-            item, error = ready.get()
-            if error is not None:
-                raise error
-            if not item:
-                return
-            yield item[0]
-    finally:
-        is_closed.set()
-        _drain(ready, thread)
-
-
-def _drain(ready: queue.Queue[Any], thread: threading.Thread, *, seconds: float = 1.0) -> None:
-    """Make room until the thread has ended; one stuck in a read that never returns is left behind (it is a daemon)."""
-    for _ in range(int(seconds / 0.01)):
-        while not ready.empty():
-            ready.get_nowait()
-        thread.join(0.01)
-        if not thread.is_alive():
-            return
 
 
 def _exp(nats: float) -> float:

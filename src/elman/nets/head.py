@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ class Head(Module):
     added to the logits of each row: what the words just read say for themselves, beside the features.
     """
 
+    is_sampled: ClassVar[bool] = False  # in training its loss is that of a sampled criterion, no -log p
     log_temperature: Tensor
 
     def __init__(self) -> None:

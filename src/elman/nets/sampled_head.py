@@ -27,6 +27,8 @@ class SampledHead(FullHead):
 
     log_chances: Tensor  # (V,) of each word to be drawn: kept with the model, so that training can go on from it
 
+    is_sampled = True
+
     def __init__(
         self,
         features: int,

@@ -24,6 +24,7 @@ class Loss:
     total: Tensor  # mean nats a token, and the penalties; a scalar with a gradient
     nats: Tensor  # the plain sum of -log p of the targets: float64, no gradient, equal to what `score` says
     tokens: int
+    is_likelihood: bool = True  # `nats` are -log p, not those of a sampled criterion
 
 
 class Trainable(Protocol):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +13,7 @@ import numpy as np
 from elman import store
 from elman.core.arrays import Array
 from elman.core.settings import Config
+from elman.counts.spelling import SpellingModel
 from elman.tasks.base import (
     EvaluateOptions,
     Examples,
@@ -23,7 +27,7 @@ from elman.tasks.base import (
 )
 from elman.tasks.word_vectors import read_word_vectors
 from elman.text.corpus import Corpus, Learned, learn, read_corpus
-from elman.text.readers import Sources
+from elman.text.readers import Sources, find_files
 from elman.text.settings import DataConfig
 from elman.text.units.tokenizer import Tokenizer
 
@@ -34,12 +38,25 @@ class HeldoutText(NamedTuple):
     num_bytes: int
     num_lines: int
     unknown_tokens: int
+    spelling_nats: float = 0.0  # of the unknown words' spelling
 
 
-TextExamples = Examples[Tokenizer, HeldoutText]
+@dataclass(frozen=True)
+class TextAssets:
+    """The tokenizer of a text, and how the words are spelled that it does not know."""
+
+    tokenizer: Tokenizer
+    spelling: SpellingModel | None = None
+
+    def files(self) -> dict[str, bytes]:
+        """Both."""
+        return self.tokenizer.files() | (self.spelling.files() if self.spelling is not None else {})
 
 
-class TextTask(NetTask[R, Tokenizer, HeldoutText]):
+TextExamples = Examples[TextAssets, HeldoutText]
+
+
+class TextTask(NetTask[R, TextAssets, HeldoutText]):
     """A task on plain text."""
 
     flags = frozenset({"reset_lines"})
@@ -49,12 +66,16 @@ class TextTask(NetTask[R, Tokenizer, HeldoutText]):
     def construct(self, record: R, examples: TextExamples, *, counts: Array, vectors: Array | None) -> Any:
         """A net with fresh weights drawn by the record's seed."""
 
-    def prepare(self, request: TrainRequest) -> Prepared[R, Tokenizer, HeldoutText]:
+    def prepare(self, request: TrainRequest) -> Prepared[R, TextAssets, HeldoutText]:
         """Read the text and learn its vocabulary."""
         data = self.data_settings(request.settings["data"])
         learned, heldout = self.read(request, data)
         record = self.make_record(request, data, self.model_settings(request.settings["model"]), learned)
-        return Prepared(record, self.make_examples(learned, heldout))
+        return Prepared(record, self.make_examples(learned, heldout, self.fit_spelling(learned)))
+
+    def fit_spelling(self, learned: Learned) -> SpellingModel | None:
+        """How the words are spelled that the vocabulary has not, for tasks whose numbers count bytes."""
+        return None
 
     def read(
         self, request: TrainRequest, data: DataConfig, tokenizer: Tokenizer | None = None
@@ -65,6 +86,9 @@ class TextTask(NetTask[R, Tokenizer, HeldoutText]):
         heldout = learned.heldout
         if request.valid is not None:
             heldout = read_corpus(request.valid, learned.tokenizer, data)
+            notes = tuple(_doubts(request, learned.train, heldout))
+            request.say(notes)
+            learned = replace(learned, notes=(*learned.notes, *notes))
         return learned, heldout
 
     def make_record(self, request: TrainRequest, data: DataConfig, model: Config, learned: Learned) -> R:
@@ -83,13 +107,16 @@ class TextTask(NetTask[R, Tokenizer, HeldoutText]):
         """Fields that only the record of this task has."""
         return {}
 
-    def make_examples(self, learned: Learned, heldout: Corpus | None) -> TextExamples:
+    def make_examples(
+        self, learned: Learned, heldout: Corpus | None, spelling: SpellingModel | None = None
+    ) -> TextExamples:
         """The text, and the held-out one, as a run keeps them."""
-        arrays = self.arrays("train", learned.train.ids)
+        assets, arrays = TextAssets(learned.tokenizer, spelling), self.arrays("train", learned.train.ids)
         if heldout is None:
-            return Examples(learned.tokenizer, arrays)
-        known = HeldoutText(heldout.num_bytes, heldout.num_lines, heldout.unknown_tokens)
-        return Examples(learned.tokenizer, arrays | self.arrays("valid", heldout.ids), known)
+            return Examples(assets, arrays)
+        spelling_nats = 0.0 if spelling is None else spelling.total_nats(heldout.unknown_words)
+        known = HeldoutText(heldout.num_bytes, heldout.num_lines, heldout.unknown_tokens, spelling_nats)
+        return Examples(assets, arrays | self.arrays("valid", heldout.ids), known)
 
     def arrays(self, part: str, ids: Array) -> dict[str, Array]:
         """A part of the text as a run keeps it."""
@@ -97,17 +124,17 @@ class TextTask(NetTask[R, Tokenizer, HeldoutText]):
 
     def build(self, record: R, examples: TextExamples, *, report: Report) -> Any:
         """A net with fresh weights drawn by the record's seed."""
-        tokenizer = examples.assets
+        tokenizer = examples.assets.tokenizer
         counts = np.bincount(examples.arrays["train"], minlength=tokenizer.vocab_size)
         vectors = read_word_vectors(record.model, tokenizer, report=report)
         return self.construct(record, examples, counts=counts, vectors=vectors)
 
-    def read_assets(self, record: R, read: ReadFile) -> Tokenizer:
+    def read_assets(self, record: R, read: ReadFile) -> TextAssets:
         """The tokenizer that was written."""
-        return Tokenizer.from_files(read)
+        return TextAssets(Tokenizer.from_files(read))
 
     def heldout_to_json(self, heldout: HeldoutText) -> list[Any]:
-        """One row of three numbers."""
+        """One row of four numbers."""
         return [list(heldout)]
 
     def heldout_from_json(self, rows: list[Any]) -> HeldoutText:
@@ -115,12 +142,24 @@ class TextTask(NetTask[R, Tokenizer, HeldoutText]):
         return HeldoutText(*rows[0])
 
 
-class TextModel(NetModel[R, Tokenizer]):
+def _doubts(request: TrainRequest, train: Corpus, valid: Corpus) -> Iterator[str]:
+    """Why numbers on the validation text may mislead."""
+    assert request.valid is not None
+    training_files = {os.path.realpath(str(file)) for file in find_files(request.data)}
+    shared = [file for file in find_files(request.valid) if os.path.realpath(str(file)) in training_files]
+    if shared or valid.fingerprint == train.fingerprint:
+        what = f"{shared[0]} is training text too" if shared else "the validation text is the training text"
+        yield f"{what}: its numbers say how well the text was learned by heart, not how good the model is"
+    if valid.unknown_share > 0.5:
+        yield f"{valid.unknown_share:.0%} of the words of the validation text are unknown: is it of the same kind?"
+
+
+class TextModel(NetModel[R, TextAssets]):
     """A net over the vocabulary of a text, with its tokenizer."""
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return self.assets
+        return self.assets.tokenizer
 
     @property
     def data(self) -> DataConfig:

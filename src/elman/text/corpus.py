@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.splitters import BpeSplitter, Splitter, learner
 from elman.text.units.tokenizer import Tokenizer, bpe_backend, reserved_pattern
 from elman.text.units.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, by_frequency, choose_words
+from elman.text.unknown import UnknownWords, sample_rare_words
 
 BLOCK_ROWS = 10_000  # lines encoded at once
 
@@ -42,6 +43,7 @@ class Block:
     num_bytes: int  # of UTF-8, one newline a line
     unknown_tokens: int  # <unk>: the text says so, or the vocabulary lacks the word
     dropped_lines: int = 0  # bad ones since the piece before
+    lines: LineBlock | None = None  # the text itself, where it was just read
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +56,14 @@ class Corpus:
     unknown_tokens: int
     fingerprint: str
     line_bytes: Array  # of each line, with its newline
+    unknown_words: Mapping[str, int] = field(
+        default_factory=dict
+    )  # and how often; words only, and not of training text
+
+    @property
+    def unknown_share(self) -> float:
+        """Of its words."""
+        return self.unknown_tokens / max(1, len(self.ids) - self.num_lines)
 
     def blocks(self, max_tokens: int) -> Iterator[Block]:
         """The text in pieces of whole lines: at most max_tokens each, but for lines that are longer."""
@@ -85,23 +95,27 @@ class Learned:
     train: Corpus
     heldout: Corpus | None
     notes: tuple[str, ...]  # what the user should know, in sentences
+    rare_words: Sequence[str] = ()  # words like those that will be unknown, to learn their spelling from
 
 
-def read_blocks(sources: Sources, tokenizer: Tokenizer, data: DataConfig) -> Iterator[Block]:
-    """A text as ids, about a megabyte at a time, in constant memory."""
-    reader = _reader(sources, tokenizer.units, data)
+def read_blocks(
+    sources: Sources, tokenizer: Tokenizer, data: DataConfig, *, keep_empty: bool = False
+) -> Iterator[Block]:
+    """A text as ids, about a megabyte at a time, in constant memory. keep_empty: blocks whose lines were all bad too."""
+    reader = _reader(sources, tokenizer.units, data, keep_empty=keep_empty)
     num_reported = 0
     for lines in _without_reserved(reader, reader.blocks(), tokenizer.units, tokenizer.separator):
-        ids = tokenizer.encode_lines(lines.data)
+        ids = tokenizer.encode_lines(lines.data) if lines.data else np.zeros(0, dtype=np.int32)
         num_unknown = int(np.count_nonzero(ids == UNK_ID))
         num_dropped, num_reported = reader.num_dropped - num_reported, reader.num_dropped
-        yield Block(ids, lines.data.count(b"\n"), len(lines.data), num_unknown, num_dropped)
+        yield Block(ids, lines.data.count(b"\n"), len(lines.data), num_unknown, num_dropped, lines)
 
 
 def read_corpus(sources: Sources, tokenizer: Tokenizer, data: DataConfig, *, directory: Path | None = None) -> Corpus:
     """A whole text as ids; they go to a file in `directory` if they are many."""
-    text = _read(_reader(sources, tokenizer.units, data), tokenizer, directory)
-    return corpus_of(text.ids.finish(), text.line_bytes)
+    unknown = UnknownWords(tokenizer, directory)
+    text = _read(_reader(sources, tokenizer.units, data), unknown, directory)
+    return replace(corpus_of(text.ids.finish(), text.line_bytes), unknown_words=unknown.counts())
 
 
 def learn(
@@ -123,31 +137,41 @@ def learn(
         units, blocks = _choose_units(reader, data, notes)
         text, recipe = _number(_without_reserved(reader, blocks, units, data.separator), units, data, share, directory)
     else:
-        text = _read(reader, tokenizer, directory)
+        unknown = UnknownWords(tokenizer, directory)
+        text = _read(reader, unknown, directory)
     num_lines = num_training_lines(text.line_bytes, share)
     num_tokens = text.tokens_of(num_lines)
     if num_tokens == num_lines:
         raise DataError("there is nothing to train on: every line is blank")
-    table = None
+    table, rare_words, unknown_words = None, [], {}
     if tokenizer is None:
         counts = text.count(num_tokens, len(recipe.tokens))
         chosen = choose_symbols(counts, units, min_count=data.min_count, max_words=data.max_words)
         tokenizer = Tokenizer(replace(recipe, tokens=[UNK, EOS, *(recipe.tokens[i] for i in chosen)]))
         table = _new_ids(chosen, len(recipe.tokens))
+        if units in ("space", "word"):
+            rare_words = sample_rare_words(recipe.tokens, counts, chosen)
+            left = np.where(table == UNK_ID, text.count(len(text.ids), len(recipe.tokens)) - counts, 0)
+            unknown_words = {recipe.tokens[i]: int(left[i]) for i in np.flatnonzero(left).tolist()}
     ids = text.ids.finish(table)
     train = corpus_of(ids[:num_tokens], text.line_bytes[:num_lines])
-    rest = corpus_of(ids[num_tokens:], text.line_bytes[num_lines:]) if num_tokens < len(ids) else None
+    if table is None:
+        unknown_words = unknown.counts(skip=train.unknown_tokens)
+    rest = None
+    if num_tokens < len(ids):
+        rest = replace(corpus_of(ids[num_tokens:], text.line_bytes[num_lines:]), unknown_words=unknown_words)
     notes += _describe(tokenizer, train, rest, heldout=heldout, num_dropped=reader.num_dropped)
-    return Learned(tokenizer, train, rest, tuple(notes))
+    return Learned(tokenizer, train, rest, tuple(notes), rare_words)
 
 
-def _reader(sources: Sources, units: str, data: DataConfig) -> Reader:
-    return Reader(sources, data, any_bytes=units == "byte")
+def _reader(sources: Sources, units: str, data: DataConfig, *, keep_empty: bool = False) -> Reader:
+    return Reader(sources, data, any_bytes=units == "byte", keep_empty=keep_empty)
 
 
-def _read(reader: Reader, tokenizer: Tokenizer, directory: Path | None) -> Gathered:
+def _read(reader: Reader, unknown: UnknownWords, directory: Path | None) -> Gathered:
+    tokenizer = unknown.tokenizer
     blocks = _without_reserved(reader, reader.blocks(), tokenizer.units, tokenizer.separator)
-    return gather(blocks, tokenizer.encode_lines, id_type(tokenizer.vocab_size), directory)
+    return gather(blocks, unknown.encode, id_type(tokenizer.vocab_size), directory)
 
 
 def id_type(vocab_size: int) -> type[np.unsignedinteger[Any]]:
@@ -196,7 +220,7 @@ def _without_reserved(
         # quick looks first: most texts have no such thing
         if pattern is not None and b"<" in lines.data and b"s>" in lines.data and pattern.search(lines.data):
             lines = reader.without(lines, find_fault)
-        if lines.data:
+        if lines.data or reader.keeps_empty:
             yield lines
 
 
@@ -262,8 +286,13 @@ def _describe(
     if tokenizer.units.startswith("bpe:") and tokenizer.vocab_size < int(tokenizer.units[4:]):
         yield f"the text has pairs for {tokenizer.vocab_size:,} symbols only"
     if train.unknown_tokens:
-        share = train.unknown_tokens / (len(train.ids) - train.num_lines)
+        share = train.unknown_share
         yield f"{share:.2%} of the words are {UNK}: the vocabulary has {tokenizer.vocab_size - 2:,} words"
+        if share > 0.5:
+            yield "more than half of the words are unknown (data.min_count=1 keeps every word, --units char has no such)"
+    if 2 * train.num_lines > len(train.ids):
+        share = train.num_lines / len(train.ids)
+        yield f"{share:.0%} of the tokens are line ends: a perplexity is mostly theirs (are the blank lines wanted?)"
 
 
 def learn_tokenizer(texts: Sequence[Sequence[str]], units: str, *, min_count: int, max_words: int) -> Tokenizer:

@@ -42,6 +42,7 @@ class LineBlock:
     first: int  # the number of the first line in its source, from 1
     numbers: Sequence[int] | None = None  # of every line, where some were dropped or one record has several
     kind: Kind = "lines"  # what a line is
+    num_read: int = 0  # lines of the source that it stands for, dropped ones included
 
     @property
     def has_records(self) -> bool:
@@ -77,6 +78,7 @@ class Reader:
         keep_records: bool = False,
         header: bool | None = None,
         on_bad: OnBad | None = None,
+        keep_empty: bool = False,
     ) -> None:
         self._sources = [sources] if isinstance(sources, str | Path | MemorySource) else list(sources)
         self._data = data
@@ -84,6 +86,7 @@ class Reader:
         self._on_bad: OnBad = on_bad or ("drop" if data.skip_bad else "stop")
         self._any_bytes = any_bytes  # they need be neither UTF-8 nor free of NUL
         self._keeps_records = keep_records  # of JSONL, as they are
+        self.keeps_empty = keep_empty  # blocks of which every line was dropped are given too
         self.num_dropped = 0
         self.has_token_records = False  # JSONL with `tokens` was among what was read
 
@@ -92,13 +95,14 @@ class Reader:
         for source in find_files(self._sources):
             with open_source(source, header=self._header, any_bytes=self._any_bytes) as (file, kind):
                 for data, first in cut_blocks(file, str(source)):
-                    lines = self._checked(self._without_marks(LineBlock(data, str(source), first, kind=kind)))
+                    block = LineBlock(data, str(source), first, kind=kind, num_read=data.count(b"\n"))
+                    lines = self._checked(self._without_marks(block))
                     if str(source) == STDIN and first == 1 and self._keeps_records:
                         kind = _kind_of_pipe(lines)
                         lines = replace(lines, kind=kind)
                     if lines.has_records and not self._keeps_records:
                         lines = self._checked(self._from_records(lines))
-                    if lines.data:
+                    if lines.data or self.keeps_empty:
                         yield lines
 
     def without(self, lines: LineBlock, find_fault: Callable[[bytes], Fault | None]) -> LineBlock:

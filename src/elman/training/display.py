@@ -42,8 +42,9 @@ def shown(message: str, stream: IO[str] | None = None) -> Iterator[tuple[Say, Sh
 def describe(progress: Progress) -> str:
     """Where a run is, in one line."""
     wording = progress.wording
-    parts = [f"step {progress.step:,}", f"pass {progress.epoch:.2f}", f"loss {progress.nats_per_token:.3f}"]
-    if wording.has_perplexity:
+    loss = "loss" if progress.is_likelihood else "sampled loss"
+    parts = [f"step {progress.step:,}", f"pass {progress.epoch:.2f}", f"{loss} {progress.nats_per_token:.3f}"]
+    if wording.has_perplexity and progress.perplexity is not None:
         parts.append(f"perplexity {format_float(progress.perplexity)}")
     if progress.valid_error is not None:
         parts.append(f"valid {wording.error or 'error'} {progress.valid_error:.4f}")

@@ -268,9 +268,10 @@ class Trainer:
         """Write the mean loss since the last line to metrics.jsonl."""
         state = self.state
         nats = state.logged_nats / max(state.logged_tokens, 1)
+        likelihood = {"perplexity": perplexity(nats)} if self._last.is_likelihood else {}
         self._write_metrics(
             nats_per_token=nats,
-            perplexity=perplexity(nats),
+            **likelihood,
             learning_rate=self._last.learning_rate,
             gradient_norm=self._last.gradient_norm,
             tokens_per_second=round(self._pace.meter.tokens_per_second, 1),
@@ -292,6 +293,7 @@ class Trainer:
             tokens=state.tokens,
             fraction=pace.fraction(state) if pace.has_end else None,
             nats_per_token=pace.meter.nats_per_token,
+            is_likelihood=self._last.is_likelihood,
             learning_rate=self._last.learning_rate,
             gradient_norm=self._last.gradient_norm,
             tokens_per_second=speed,

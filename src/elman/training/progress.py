@@ -37,10 +37,12 @@ class Progress:
     validated_step: int | None = None  # step of the last validation
     notes: tuple[str, ...] = ()  # sentences for the user
     wording: Wording = Wording()
+    is_likelihood: bool = True  # the training loss is -log p, not that of a sampled criterion
 
     @property
-    def perplexity(self) -> float:
-        return perplexity(self.nats_per_token)
+    def perplexity(self) -> float | None:
+        """Of the training text as it goes by; None where the loss says nothing of probabilities."""
+        return perplexity(self.nats_per_token) if self.is_likelihood else None
 
     @property
     def valid_perplexity(self) -> float | None:

@@ -70,7 +70,7 @@ class Run:
         self.average.update(fraction)
         self.carried = carried
         self._count_step(next_position, nats, tokens)
-        return StepResult(nats, tokens, norm, rate)
+        return StepResult(nats, tokens, norm, rate, loss.is_likelihood)
 
     def _count_step(self, next_position: Position, nats: float, tokens: int) -> None:
         state = self.state

@@ -54,6 +54,7 @@ class StepResult:
     tokens: int
     gradient_norm: float  # before clipping
     learning_rate: float
+    is_likelihood: bool = True  # the nats are -log p, not those of a sampled criterion
 
 
 def state_to_json(state: RunState) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class BilmModel(Module):
         onward, after = self.onward.batch_loss(batch.onward, states[0])
         backward, after_backward = self.backward.batch_loss(batch.backward, states[1])
         total = 0.5 * (onward.total + backward.total)
-        loss = Loss(total, onward.nats + backward.nats, onward.tokens + backward.tokens)
+        loss = Loss(total, onward.nats + backward.nats, onward.tokens + backward.tokens, onward.is_likelihood)
         return loss, (*after, *after_backward)
 
     def count_flops(self) -> float:

@@ -14,10 +14,9 @@ from elman.tasks.bilm.config import BilmConfig
 from elman.tasks.bilm.data import BilmBatches, reverse_text
 from elman.tasks.bilm.model import BilmTextModel
 from elman.tasks.bilm.plan import plan_bilm
-from elman.tasks.text_task import HeldoutText, TextExamples, TextTask
+from elman.tasks.text_task import HeldoutText, TextAssets, TextExamples, TextTask
 from elman.text.batches import DEFAULT_BATCH, DEFAULT_BPTT, make_batches, validation_batches
 from elman.text.settings import DataConfig
-from elman.text.units.tokenizer import Tokenizer
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
 from elman.training.progress import Outcome
@@ -50,9 +49,9 @@ class BilmTask(TextTask[BilmRecord]):
         """A part of the text, from both ends."""
         return {part: ids, part + REVERSED: reverse_text(ids)}
 
-    def plan(self, prepared: Prepared[BilmRecord, Tokenizer, HeldoutText], means: Means) -> Plan:
+    def plan(self, prepared: Prepared[BilmRecord, TextAssets, HeldoutText], means: Means) -> Plan:
         """Sizes for what the user has not set."""
-        num_tokens, vocab_size = len(prepared.examples.arrays["train"]), prepared.examples.assets.vocab_size
+        num_tokens, vocab_size = len(prepared.examples.arrays["train"]), prepared.examples.assets.tokenizer.vocab_size
         return plan_bilm(means, num_tokens=num_tokens, vocab_size=vocab_size)
 
     def construct(self, record: BilmRecord, examples: TextExamples, *, counts: Array, vectors: Array | None) -> Any:
@@ -63,7 +62,7 @@ class BilmTask(TextTask[BilmRecord]):
         from elman.tasks.bilm.net import BilmModel
 
         rng = torch.Generator().manual_seed(record.seed)
-        inputs = NetInputs(examples.assets.vocab_size, rng=rng, counts=counts, vectors=vectors)
+        inputs = NetInputs(examples.assets.tokenizer.vocab_size, rng=rng, counts=counts, vectors=vectors)
         return BilmModel(record.model, inputs, reset_lines=record.data.reset_lines)
 
     def batches(self, record: BilmRecord, examples: TextExamples, *, train: TrainConfig) -> Batches:
@@ -105,10 +104,10 @@ class BilmTask(TextTask[BilmRecord]):
         arrays = examples.arrays
         return None if "valid" not in arrays else model.numbers_of(arrays["valid"], should_stop)
 
-    def restore(self, record: BilmRecord, assets: Tokenizer, tensors: dict[str, Array]) -> Any:
+    def restore(self, record: BilmRecord, assets: TextAssets, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""
         from elman.tasks.bilm.net import BilmModel
 
         return BilmModel.from_tensors(
-            record.model, tensors, vocab_size=assets.vocab_size, reset_lines=record.data.reset_lines
+            record.model, tensors, vocab_size=assets.tokenizer.vocab_size, reset_lines=record.data.reset_lines
         ).eval()

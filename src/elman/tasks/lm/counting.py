@@ -9,6 +9,7 @@ from typing import Any
 
 from elman import store
 from elman.counts.scratch import Scratch
+from elman.counts.spelling import SpellingModel
 from elman.tasks.base import Report, TrainRequest
 from elman.tasks.lm.families.kneser_ney import KneserNeyConfig
 from elman.tasks.lm.family import CountingFamily, Shape
@@ -18,8 +19,6 @@ from elman.text.corpus import Corpus, Learned
 from elman.text.settings import DataConfig
 from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.tokenizer import Tokenizer
-
-EVALUATION_TOKENS = 1 << 16
 
 
 class Notes:
@@ -56,7 +55,8 @@ def count_model(
             report=notes,
         )
         changes = {"notes": (*record.notes, *notes.said), "threads": scratch.threads}
-        made = measured(Model(record.model_copy(update=changes), learned.tokenizer, lm), heldout, began)
+        fitted = Model(record.model_copy(update=changes), learned.tokenizer, lm, spelling=fit_spelling(learned))
+        made = measured(fitted, heldout, began)
         seconds, budget = made.record.seconds or 0.0, request.budget
         if budget is not None and seconds > budget.seconds:
             request.report(
@@ -65,11 +65,16 @@ def count_model(
         return saved(made, request.out)
 
 
+def fit_spelling(learned: Learned) -> SpellingModel | None:
+    """How the words are spelled that a vocabulary has not; None where tokens are not words, or the text has <unk>."""
+    return SpellingModel.fit(learned.rare_words) if learned.rare_words else None
+
+
 def measured(made: Model, heldout: Corpus | None, began: float) -> Model:
     """With its numbers on the held-out text and the time it took."""
     valid = None
     if heldout is not None:
-        valid = made.evaluate_blocks(heldout.blocks(EVALUATION_TOKENS), seed=made.record.seed)
+        valid = made.evaluate_corpus(heldout, seed=made.record.seed)
     changes = {"valid": valid, "seconds": round(time.perf_counter() - began, 3)}
     return replace(made, record=made.record.model_copy(update=changes))
 

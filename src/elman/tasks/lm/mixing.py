@@ -80,7 +80,7 @@ def mix(
         tuned = [member.config for member in lm.members[len(lms) :] if isinstance(member, CacheModel | NeuralCache)]
         mixture = mixture.model_copy(update={"members": (*mixture.members, *tuned)})
         changes = {"model": mixture, "seed": seed, "command": command, "notes": tuple(notes.said)}
-        made = Model(first.record.model_copy(update=changes), first.tokenizer, lm)
+        made = Model(first.record.model_copy(update=changes), first.tokenizer, lm, spelling=first.spelling)
         return saved(measured(made, corpus, begin), None if out is None else Path(out))
 
 

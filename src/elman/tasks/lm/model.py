@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
@@ -13,6 +13,7 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError, no_such
+from elman.counts.spelling import SpellingModel
 from elman.lm import evaluate as evaluation
 from elman.lm.protocol import refuse_nan
 from elman.lm.search import beam_search, sample
@@ -20,20 +21,22 @@ from elman.lm.shaping import Shaping, likeliest
 from elman.tasks.base import EvaluateOptions, Prediction, PredictOptions, TaskModel
 from elman.tasks.lm.family import Saveable
 from elman.tasks.lm.record import LmRecord
-from elman.text.corpus import read_blocks
+from elman.tasks.lm.scoring import Errors, LineScorer, Score, reading
+from elman.text.corpus import Corpus, read_blocks
 from elman.text.readers import Sources, as_sources
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
 
-
-@dataclass(frozen=True)
-class Score:
-    """What a text costs: -log p of all its tokens, the ends of its lines included."""
-
-    nats: float
-    tokens: int
-    perplexity: float
-    per_token: tuple[tuple[str, float], ...] = field(default=(), repr=False)
+EVALUATION_TOKENS = 1 << 16  # of a text that is ids already are read at once
+DYNAMIC_NAMES = (  # of numbers that dynamic evaluation changes
+    "perplexity",
+    "perplexity_low",
+    "perplexity_high",
+    "nats_per_token",
+    "bits_per_byte",
+    "bits_per_byte_without_spelling",
+    "signature",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,6 +48,7 @@ class Model(TaskModel[LmRecord]):
     lm: Saveable
     directory: Path | None = None
     num_bytes: int | None = None  # of its files
+    spelling: SpellingModel | None = None  # of unknown words
 
     evaluate_takes = frozenset({"reset_lines", "dynamic", "dynamic_rate"})
 
@@ -69,8 +73,8 @@ class Model(TaskModel[LmRecord]):
         return self.lm.tensors()
 
     def files(self) -> dict[str, bytes]:
-        """The tokenizer's."""
-        return self.tokenizer.files()
+        """The tokenizer's, and how unknown words are spelled."""
+        return self.tokenizer.files() | (self.spelling.files() if self.spelling is not None else {})
 
     def next(self, text: str = "", *, k: int = 10) -> list[tuple[str, float]]:
         """The k likeliest next symbols after a text, with their probabilities; `</s>` is the end of the line."""
@@ -94,24 +98,36 @@ class Model(TaskModel[LmRecord]):
         """
         if not isinstance(text, str):
             return [self.score(_checked_text(one)) for one in text]
-        ids = np.append(self.tokenizer.encode_text(text.removesuffix("\n")), EOS_ID).astype(np.int64)
+        text = text.removesuffix("\n")
+        ids = np.append(self.tokenizer.encode_text(text), EOS_ID).astype(np.int64)
         if self.record.data.reset_lines:
             lines = np.split(ids, np.flatnonzero(ids == EOS_ID)[:-1] + 1)
             nats = evaluation.score_lines(self.lm, lines).token_nats
         else:
             nats = -refuse_nan(self.lm.score(ids[None], np.array([len(ids)]), self.lm.start(1))[0][0])
-        return self._score(ids, nats)
+        return LineScorer(self.tokenizer, self.spelling).of_text(text.encode() + b"\n", ids, nats)
 
-    def score_lines(self, data: str | Path | Sources, *, per_token: bool = False) -> Iterator[list[Score]]:
-        """The cost of each line alone, in order, in constant memory: lists of as many as were there to read."""
-        for block in read_blocks(as_sources(data), self.tokenizer, self.record.data):
-            lines = np.split(block.ids, np.flatnonzero(block.ids == EOS_ID)[:-1] + 1)
-            scores = evaluation.score_lines(self.lm, lines)
-            if per_token:
-                yield [self._score(ids, nats) for ids, nats in zip(lines, scores.per_token(), strict=True)]
-            else:
-                columns = zip(scores.nats.tolist(), scores.tokens.tolist(), scores.perplexities.tolist(), strict=True)
-                yield [Score(nats, tokens, perplexity) for nats, tokens, perplexity in columns]
+    def score_lines(
+        self,
+        data: str | Path | Sources,
+        *,
+        per_token: bool = False,
+        stream: bool = False,
+        errors: Errors | None = None,
+        with_text: bool = False,
+    ) -> Iterator[list[Score | None]]:
+        """The cost of each line, in order, in constant memory: lists of as many as were there to read.
+
+        Each line is read alone, or with `stream` after the lines before it. What is no text is an error (`errors`
+        "stop"), has no score ("skip"), or has U+FFFD in place of what is not UTF-8 ("replace"); without `errors` it is as
+        in training. There is one result for each line of the source, always.
+        """
+        line_scorer = LineScorer(self.tokenizer, self.spelling)
+        scorer = evaluation.stream_scorer(self.lm) if stream else evaluation.lines_scorer(self.lm)
+        how = reading(self.record.data, errors)
+        for block in read_blocks(as_sources(data), self.tokenizer, how, keep_empty=True):
+            assert block.lines is not None
+            yield line_scorer.of_block(block.lines, block.ids, scorer, per_token=per_token, with_text=with_text)
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """The numbers of a text by the one rule of scoring; read as the model was trained unless the options say otherwise.
@@ -122,65 +138,78 @@ class Model(TaskModel[LmRecord]):
         reset_lines, seed = options.reset_lines, options.seed
         if options.dynamic_rate is not None and not options.dynamic:
             raise UsageError("a dynamic rate is for dynamic evaluation", hint="add --dynamic")
-        dropped = 0
+        dropped, spelling_nats = 0, 0.0
 
         def counted() -> Iterator[evaluation.IdBlock]:
-            nonlocal dropped
+            nonlocal dropped, spelling_nats
             for block in read_blocks(data, self.tokenizer, options.reading(self.record.data)):
                 dropped += block.dropped_lines
-                yield block
+                if self.spelling is not None and block.unknown_tokens and block.lines is not None:
+                    words = self.tokenizer.unknown_words(block.lines.data, block.ids)
+                    spelling_nats += float(self.spelling.nats(words).sum())
+                yield replace(block, lines=None)
 
         if options.dynamic:
             from elman.training.dynamic import nets_of
 
             nets_of(self.lm)  # refuses before anything slow
             blocks = list(counted())  # read twice, and stdin cannot be
-            found = self.evaluate_blocks(blocks, reset_lines=reset_lines, seed=seed)
-            found |= self._evaluate_dynamically(blocks, reset_lines=reset_lines, rate=options.dynamic_rate, seed=seed)
+            measured = self._measure(blocks, reset_lines=reset_lines, seed=seed)
+            dynamic = self._measure_dynamically(blocks, reset_lines=reset_lines, rate=options.dynamic_rate, seed=seed)
+            found = measured.with_spelling(spelling_nats).as_json()
+            adapted = dynamic.with_spelling(spelling_nats).as_json()
+            found |= {f"{name}_dynamic": adapted[name] for name in DYNAMIC_NAMES if name in adapted}
         else:
-            found = self.evaluate_blocks(counted(), reset_lines=reset_lines, seed=seed)
-        return found | {"dropped_lines": dropped} if dropped else found
+            measured = self._measure(counted(), reset_lines=reset_lines, seed=seed)
+            found = measured.with_spelling(spelling_nats).as_json()
+        return found | {"seed": seed} | ({"dropped_lines": dropped} if dropped else {})
 
-    def evaluate_blocks(
-        self, blocks: Iterable[evaluation.IdBlock], *, reset_lines: bool | None = None, seed: int = 1
-    ) -> dict[str, Any]:
-        """The numbers of a text that is ids already."""
+    def evaluate_corpus(self, corpus: Corpus, *, seed: int = 1) -> dict[str, Any]:
+        """The numbers of a text that is ids already, read as the model was trained."""
+        measured = self._measure(corpus.blocks(EVALUATION_TOKENS), reset_lines=None, seed=seed)
+        return measured.with_spelling(self.spelling_nats(corpus)).as_json() | {"seed": seed}
+
+    def spelling_nats(self, corpus: Corpus) -> float:
+        """What the spelling of a text's unknown words costs, given that they are unknown."""
+        return 0.0 if self.spelling is None else self.spelling.total_nats(corpus.unknown_words)
+
+    def _measure(
+        self, blocks: Iterable[evaluation.IdBlock], *, reset_lines: bool | None, seed: int
+    ) -> evaluation.Evaluation:
         by_lines = self.record.data.reset_lines if reset_lines is None else reset_lines
-        found = evaluation.evaluate(
+        return evaluation.evaluate(
             self.lm,
             blocks,
             reset_lines=by_lines,
             signature=self.signature(reset_lines=by_lines),
             rng=np.random.default_rng(seed),
         )
-        return found.as_json() | {"seed": seed}
 
-    def _evaluate_dynamically(
+    def _measure_dynamically(
         self, blocks: Sequence[evaluation.IdBlock], *, reset_lines: bool | None, rate: float | None, seed: int
-    ) -> dict[str, Any]:
+    ) -> evaluation.Evaluation:
         from elman.training.dynamic import Dynamics, adapting
 
         by_lines = self.record.data.reset_lines if reset_lines is None else reset_lines
         dynamics = Dynamics() if rate is None else Dynamics(rate=rate)
         rng = np.random.default_rng(seed)
         with adapting(self.lm, reset_lines=by_lines, dynamics=dynamics, rng=rng) as scorer:
-            found = evaluation.evaluate_by(
+            return evaluation.evaluate_by(
                 scorer,
                 blocks,
                 reset_lines=by_lines,
                 signature=f"{self.signature(reset_lines=by_lines)}|dynamic:{dynamics}",
                 rng=np.random.default_rng(seed),
-            ).as_json()
-        names = ("perplexity", "perplexity_low", "perplexity_high", "nats_per_token", "bits_per_byte", "signature")
-        return {f"{name}_dynamic": found[name] for name in names}
+            )
 
     def signature(self, *, reset_lines: bool) -> str:
-        """All that moves a perplexity besides model and text."""
+        """All that moves a number besides model and text."""
         return evaluation.signature(
             units=self.tokenizer.units,
             vocab_size=self.tokenizer.vocab_size,
             tokenizer_fingerprint=self.tokenizer.fingerprint,
             reset_lines=reset_lines,
+            spells_unknown=self.spelling is not None,
         )
 
     def generate(
@@ -193,10 +222,14 @@ class Model(TaskModel[LmRecord]):
         top_p: float | None = None,
         stop: Sequence[str] = (),
         forbid: Sequence[str] = (),
+        unknown: bool = False,
         seed: int | None = None,
     ) -> str:
-        """A continuation of the prompt, drawn by chance. A model of single lines ends with its line."""
-        shaping = Shaping(temperature, top_k, top_p, self.token_ids(forbid))
+        """A continuation of the prompt, drawn by chance. A model of single lines ends with its line.
+
+        `<unk>` is no word: it is not written unless `unknown` words may be.
+        """
+        shaping = Shaping(temperature, top_k, top_p, self.forbidden_ids(forbid, unknown=unknown))
         return "".join(self.stream(prompt, tokens=tokens, shaping=shaping, stop=stop, rng=np.random.default_rng(seed)))
 
     def stream(
@@ -214,7 +247,14 @@ class Model(TaskModel[LmRecord]):
         return until(self._texts(read, drawn), stop)
 
     def beam(
-        self, prompt: str = "", *, width: int, tokens: int = 100, n_best: int = 1, forbid: Sequence[str] = ()
+        self,
+        prompt: str = "",
+        *,
+        width: int,
+        tokens: int = 100,
+        n_best: int = 1,
+        forbid: Sequence[str] = (),
+        unknown: bool = False,
     ) -> list[tuple[str, float]]:
         """The likeliest continuations up to the end of the line that a beam finds, and the nats of each."""
         read = self._read(prompt)
@@ -225,15 +265,18 @@ class Model(TaskModel[LmRecord]):
             stop=EOS_ID,
             max_tokens=tokens,
             n_best=n_best,
-            forbid=self.token_ids(forbid),
+            forbid=self.forbidden_ids(forbid, unknown=unknown),
         )
         return [
             ("".join(self._texts(read, hypothesis.tokens)).rstrip("\n"), hypothesis.nats) for hypothesis in found[0]
         ]
 
-    def token_ids(self, symbols: Iterable[str]) -> frozenset[int]:
-        """The ids of symbols, with and without a space before them. A word unknown to a model of words has none."""
-        found: set[int] = set()
+    def forbidden_ids(self, symbols: Iterable[str], *, unknown: bool) -> frozenset[int]:
+        """What is not to be written: symbols, with and without a space before them, and `<unk>` unless it may be.
+
+        A word that a model of words does not know has no id.
+        """
+        found: set[int] = set() if unknown else {UNK_ID}
         for symbol in symbols:
             ids = self._ids_by_symbol.get(symbol, set())
             if not ids and self.tokenizer.units not in ("space", "word"):
@@ -322,13 +365,6 @@ class Model(TaskModel[LmRecord]):
         for earlier in before[-4:].tolist():
             decoder.push(earlier)
         return decoder.push(token) or self.tokenizer.tokens[token]  # half a character: as the vocabulary has it
-
-    def _score(self, ids: Array, nats: Array) -> Score:
-        total = float(nats.sum(dtype=np.float64))
-        symbols = self.tokenizer.tokens
-        pairs = tuple((symbols[i], cost) for i, cost in zip(ids.tolist(), nats.tolist(), strict=True))
-        mean = total / len(ids)
-        return Score(total, len(ids), math.exp(mean) if mean < 709 else math.inf, pairs)
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,8 @@ class NeuralModel(NeuralLm[L], StreamNet):
         extra = self._ngrams(histories_NK)
         mean, nats = self.head.loss(features_NP, targets_N, is_noisy=self.training, extra=extra)
         total = mean if penalty_N is None else mean + penalty_N.mean()
-        return Loss(total, nats.detach(), len(targets_N)), carried
+        is_likelihood = not (self.training and self.head.is_sampled)
+        return Loss(total, nats.detach(), len(targets_N), is_likelihood), carried
 
     @classmethod
     def from_tensors(cls, config: L, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool) -> Self:

@@ -20,6 +20,7 @@ class LmRecord(Record[DataConfig, Config]):
     vocab_size: int = Field(ge=1)
     eos_token_id: int = EOS_ID
     unk_token_id: int = UNK_ID
+    spelling: bool = False  # spelling.safetensors says what the spelling of unknown words costs
     data: DataConfig
     model: ModelConfig  # of whatever family it names
 

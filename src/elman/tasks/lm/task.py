@@ -14,15 +14,16 @@ from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.core.settings import Config, make, refuse
 from elman.counts.scratch import check_memory
+from elman.counts.spelling import SpellingModel
 from elman.lm.evaluate import Evaluation
-from elman.tasks.base import Prepared, ShouldStop, TaskModel, TrainRequest
+from elman.tasks.base import Prepared, ReadFile, ShouldStop, TaskModel, TrainRequest
 from elman.tasks.lm import families
-from elman.tasks.lm.counting import count_model
+from elman.tasks.lm.counting import count_model, fit_spelling
 from elman.tasks.lm.families import family_names, find_family, restore_model
 from elman.tasks.lm.family import CountingFamily, Family, NetFamily, Shape
 from elman.tasks.lm.model import Model
 from elman.tasks.lm.record import LmRecord
-from elman.tasks.text_task import HeldoutText, TextExamples, TextTask
+from elman.tasks.text_task import HeldoutText, TextAssets, TextExamples, TextTask
 from elman.text.batches import DEFAULT_BATCH, DEFAULT_BPTT, make_batches
 from elman.text.corpus import Learned
 from elman.text.settings import DataConfig
@@ -102,8 +103,12 @@ class LmTask(TextTask[LmRecord]):
         return found
 
     def own_fields(self, learned: Learned) -> dict[str, Any]:
-        """The size of the vocabulary."""
-        return {"vocab_size": learned.tokenizer.vocab_size}
+        """The size of the vocabulary, and whether the spelling of words outside it is known."""
+        return {"vocab_size": learned.tokenizer.vocab_size, "spelling": bool(learned.rare_words)}
+
+    def fit_spelling(self, learned: Learned) -> SpellingModel | None:
+        """From the words that became <unk>."""
+        return fit_spelling(learned)
 
     # ------------------------------------------------------------------------------------------------------- training
 
@@ -118,7 +123,7 @@ class LmTask(TextTask[LmRecord]):
         record = self.make_record(request, data, self.model_settings(request.settings["model"]), learned)
         return count_model(family, record, learned, heldout, request, began=began)
 
-    def prepare(self, request: TrainRequest) -> Prepared[LmRecord, Tokenizer, HeldoutText]:
+    def prepare(self, request: TrainRequest) -> Prepared[LmRecord, TextAssets, HeldoutText]:
         """Read the text and learn its vocabulary, or take that of the model to go on from."""
         if request.init is None:
             return super().prepare(request)
@@ -130,9 +135,10 @@ class LmTask(TextTask[LmRecord]):
             request.report(note)
             learned = replace(learned, notes=(*learned.notes, note))
         record = self.make_record(request, data, base.record.model, learned)
-        return Prepared(record, self.make_examples(learned, heldout), base.lm)
+        record = record.model_copy(update={"spelling": base.record.spelling})
+        return Prepared(record, self.make_examples(learned, heldout, base.spelling), base.lm)
 
-    def plan(self, prepared: Prepared[LmRecord, Tokenizer, HeldoutText], means: Means) -> Plan:
+    def plan(self, prepared: Prepared[LmRecord, TextAssets, HeldoutText], means: Means) -> Plan:
         """Sizes for what the user has not set; those of a net to go on from are settled."""
         model = prepared.record.model
         if prepared.start is not None:
@@ -188,19 +194,29 @@ class LmTask(TextTask[LmRecord]):
             return None
         if outcome.is_whole and examples.heldout is not None:
             known = examples.heldout
-            tally = replace(tally, bytes=known.num_bytes, lines=known.num_lines, unknown_tokens=known.unknown_tokens)
+            tally = replace(
+                tally,
+                bytes=known.num_bytes,
+                lines=known.num_lines,
+                unknown_tokens=known.unknown_tokens,
+                spelling_nats=known.spelling_nats,
+            )
         signature = model.signature(reset_lines=model.record.data.reset_lines)
         return Evaluation(tally, None, signature).as_json() | {"seed": model.record.seed}
 
     # ----------------------------------------------------------------------------------------------- saved and loaded
 
-    def restore(self, record: LmRecord, assets: Tokenizer, tensors: dict[str, Array]) -> Any:
+    def read_assets(self, record: LmRecord, read: ReadFile) -> TextAssets:
+        """The tokenizer, and how unknown words are spelled."""
+        return TextAssets(Tokenizer.from_files(read), SpellingModel.from_files(read) if record.spelling else None)
+
+    def restore(self, record: LmRecord, assets: TextAssets, tensors: dict[str, Array]) -> Any:
         """The model that was saved, of any family."""
         return restore_model(record.model, tensors, _shape(record))
 
-    def wrap(self, record: LmRecord, assets: Tokenizer, net: Any, directory: Path | None) -> Model:
+    def wrap(self, record: LmRecord, assets: TextAssets, net: Any, directory: Path | None) -> Model:
         """The model with its tokenizer."""
-        return Model(record, assets, net, directory)
+        return Model(record, assets.tokenizer, net, directory, spelling=assets.spelling)
 
     def load(self, directory: Path, *, verify: bool) -> Model:
         """The model that was saved in a directory."""
@@ -209,14 +225,15 @@ class LmTask(TextTask[LmRecord]):
             record = saved.record
             with ThreadPoolExecutor(max_workers=1) as pool:  # hashing a large model takes as long as a large vocabulary
                 reading = pool.submit(saved.tensors)
-                tokenizer = Tokenizer.from_files(saved.read)
+                assets = self.read_assets(record, saved.read)
+            tokenizer = assets.tokenizer
             if tokenizer.vocab_size != record.vocab_size:
                 raise DataError(
                     f"{directory} does not fit together: {tokenizer.vocab_size} symbols in its tokenizer, "
                     f"{record.vocab_size} in {store.CONFIG}"
                 )
-            lm = saved.restore(lambda tensors: self.restore(record, tokenizer, tensors), reading.result())
-            return Model(record, tokenizer, lm, directory, saved.num_bytes)
+            lm = saved.restore(lambda tensors: self.restore(record, assets, tensors), reading.result())
+            return Model(record, tokenizer, lm, directory, saved.num_bytes, assets.spelling)
 
         return store.load(directory, LmRecord, restore, verify=verify)
 

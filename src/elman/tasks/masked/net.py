@@ -146,7 +146,7 @@ class MaskedModel(VocabularyNet[MaskedConfig]):
         features_NP = self._project(outputs_TBO[chosen_BT.t()])
         targets_N = tokens_BT.t()[chosen_BT.t()]
         mean, nats = self.head.loss(features_NP, targets_N, is_noisy=self.training)
-        return Loss(mean, nats.detach(), len(targets_N)), None
+        return Loss(mean, nats.detach(), len(targets_N), not (self.training and self.head.is_sampled)), None
 
     def count_flops(self) -> float:
         """Multiply-adds of matrix products for one restored token, forward: its share of the reading is large."""

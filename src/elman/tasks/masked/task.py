@@ -12,10 +12,9 @@ from elman.tasks.base import Prepared, ShouldStop
 from elman.tasks.masked.config import MaskedConfig
 from elman.tasks.masked.model import MaskedTextModel
 from elman.tasks.masked.plan import PIECE, plan_masked
-from elman.tasks.text_task import HeldoutText, TextExamples, TextTask
+from elman.tasks.text_task import HeldoutText, TextAssets, TextExamples, TextTask
 from elman.text.batches import Position, make_batches, validation_batches
 from elman.text.settings import DataConfig
-from elman.text.units.tokenizer import Tokenizer
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
 from elman.training.progress import Outcome
@@ -35,9 +34,9 @@ class MaskedTask(TextTask[MaskedRecord]):
     record_type = MaskedRecord
     model_type = MaskedTextModel
 
-    def plan(self, prepared: Prepared[MaskedRecord, Tokenizer, HeldoutText], means: Means) -> Plan:
+    def plan(self, prepared: Prepared[MaskedRecord, TextAssets, HeldoutText], means: Means) -> Plan:
         """Sizes for what the user has not set."""
-        num_tokens, vocab_size = len(prepared.examples.arrays["train"]), prepared.examples.assets.vocab_size
+        num_tokens, vocab_size = len(prepared.examples.arrays["train"]), prepared.examples.assets.tokenizer.vocab_size
         return plan_masked(means, num_tokens=num_tokens, vocab_size=vocab_size, mask=prepared.record.model.mask)
 
     def construct(self, record: MaskedRecord, examples: TextExamples, *, counts: Array, vectors: Array | None) -> Any:
@@ -48,7 +47,7 @@ class MaskedTask(TextTask[MaskedRecord]):
         from elman.tasks.masked.net import MaskedModel
 
         rng = torch.Generator().manual_seed(record.seed)
-        inputs = NetInputs(examples.assets.vocab_size, rng=rng, counts=counts, vectors=vectors)
+        inputs = NetInputs(examples.assets.tokenizer.vocab_size, rng=rng, counts=counts, vectors=vectors)
         return MaskedModel(record.model, inputs)
 
     def batches(self, record: MaskedRecord, examples: TextExamples, *, train: TrainConfig) -> Batches:
@@ -86,11 +85,11 @@ class MaskedTask(TextTask[MaskedRecord]):
         ids = examples.arrays.get("valid")
         return None if ids is None else model.numbers_of(ids, should_stop)
 
-    def restore(self, record: MaskedRecord, assets: Tokenizer, tensors: dict[str, Array]) -> Any:
+    def restore(self, record: MaskedRecord, assets: TextAssets, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""
         from elman.tasks.masked.net import MaskedModel
 
-        return MaskedModel.from_tensors(record.model, tensors, vocab_size=assets.vocab_size).eval()
+        return MaskedModel.from_tensors(record.model, tensors, vocab_size=assets.tokenizer.vocab_size).eval()
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
         if is_noisy and self.config.label_smoothing:
             assert isinstance(self.head, FullHead)
             mean = mean + self.config.label_smoothing * _smoothing(self.head, features_NP, targets_N)
-        return Loss(mean, nats.detach(), len(targets_N)), None
+        return Loss(mean, nats.detach(), len(targets_N), not (is_noisy and self.head.is_sampled)), None
 
     @torch.no_grad()
     def _with_own_words(self, read_TB: Tensor, carried: Carried) -> Tensor:

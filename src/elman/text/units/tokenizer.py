@@ -25,6 +25,7 @@ from elman.text.units.splitters import (
     Splitter,
     WordSplitter,
 )
+from elman.text.units.surfaces import unknown_words
 from elman.text.units.vocabulary import EOS_ID
 
 
@@ -90,6 +91,10 @@ class Tokenizer:
         The quick way for much text, which must be UTF-8 without NUL or reserved symbols; `read_blocks` sees to that.
         """
         return self._splitter.encode(lines)
+
+    def unknown_words(self, lines: bytes, ids: Array) -> list[str]:
+        """What stood for each UNK_ID among the ids of `encode_lines`, in order; nothing for units that are not words."""
+        return unknown_words(lines, ids, self.units, self.separator)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; the end of a line is a newline."""

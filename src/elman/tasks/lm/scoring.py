@@ -1,0 +1,116 @@
+"""What lines cost, each by itself: a result for every line of a source, whatever is in it. R rows · L lines · N tokens
+
+A row is a line of the source: a line of text, a record of JSONL with its lines, or one that is no text and has no score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from elman.core.arrays import Array
+from elman.core.errors import UsageError
+from elman.counts.spelling import SpellingModel
+from elman.lm.evaluate import LN2, Scorer, line_starts
+from elman.lm.protocol import refuse_nan
+from elman.text.gathering import line_sizes
+from elman.text.readers import LineBlock
+from elman.text.settings import DataConfig
+from elman.text.units.tokenizer import Tokenizer
+from elman.text.units.vocabulary import UNK_ID
+
+Errors = Literal["stop", "replace", "skip"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a text costs: -log p of all its tokens, the ends of its lines included."""
+
+    nats: float
+    tokens: int
+    perplexity: float
+    per_token: tuple[tuple[str, float], ...] = field(default=(), repr=False)
+    unknown: int = 0  # tokens scored as <unk>
+    bits_per_byte: float = 0.0  # of the text, with unknown words spelled where the model knows how words are spelled
+    text: str | None = field(default=None, repr=False)  # where it was asked for
+
+
+def reading(data: DataConfig, errors: Errors | None) -> DataConfig:
+    """How to read what may be no text. None: as the model was trained."""
+    changes: dict[Errors, dict[str, object]] = {
+        "stop": {"errors": "strict", "skip_bad": False},
+        "replace": {"errors": "replace", "skip_bad": True},
+        "skip": {"errors": "strict", "skip_bad": True},
+    }
+    if errors is None:
+        return data
+    if errors not in changes:
+        raise UsageError(f"errors is {errors!r}", hint=f"one of {', '.join(changes)}")
+    return data.model_copy(update=changes[errors])
+
+
+@dataclass(frozen=True)
+class LineScorer:
+    """Makes scores of tokens' nats, by a tokenizer and what is known of spelling."""
+
+    tokenizer: Tokenizer
+    spelling: SpellingModel | None
+
+    def of_block(
+        self, lines: LineBlock, ids: Array, scorer: Scorer, *, per_token: bool, with_text: bool
+    ) -> list[Score | None]:
+        """A score for each line that was read from the source; None for what is no text."""
+        if not len(ids):
+            return [None] * lines.num_read
+        row_L = np.arange(lines.num_read) if lines.numbers is None else np.asarray(lines.numbers) - lines.first
+        nats_N = refuse_nan(scorer(ids.astype(np.int64)))
+        rows = self._rows(lines.data, ids, nats_N, row_L, lines.num_read, per_token=per_token)
+        if not with_text:
+            return rows
+        texts: dict[int, str] = {}
+        for row, line in zip(row_L.tolist(), lines.split(), strict=True):
+            text = line.decode(errors="replace")
+            texts[row] = f"{texts[row]}\n{text}" if row in texts else text
+        return [None if score is None else replace(score, text=texts[row]) for row, score in enumerate(rows)]
+
+    def of_text(self, lines: bytes, ids: Array, nats_N: Array) -> Score:
+        """The score of all lines together, token by token."""
+        row_L = np.zeros(len(line_starts(ids)), dtype=np.int64)
+        [score] = self._rows(lines, ids, nats_N, row_L, 1, per_token=True)
+        assert score is not None
+        return score
+
+    def _rows(
+        self, data: bytes, ids: Array, nats_N: Array, row_L: Array, num_rows: int, *, per_token: bool
+    ) -> list[Score | None]:
+        """row_L: where each line belongs, never falling."""
+        starts_L = line_starts(ids)
+        row_N = np.repeat(row_L, np.diff(starts_L, append=len(ids)))
+        # by number, since differences of a running total lose digits
+        nats_R = np.bincount(row_N, weights=nats_N, minlength=num_rows)
+        tokens_R = np.bincount(row_N, minlength=num_rows)
+        row_U = row_N[ids == UNK_ID]
+        unknown_R = np.bincount(row_U, minlength=num_rows)
+        whole_R = nats_R
+        if len(row_U) and self.spelling is not None:
+            spelling_U = self.spelling.nats(self.tokenizer.unknown_words(data, ids))
+            whole_R = nats_R + np.bincount(row_U, weights=spelling_U, minlength=num_rows)
+        bytes_R = np.bincount(row_L, weights=line_sizes(data), minlength=num_rows)
+        with np.errstate(over="ignore"):
+            perplexity_R = np.exp(nats_R / np.maximum(tokens_R, 1))
+        bits_R = whole_R / (LN2 * np.maximum(bytes_R, 1))
+        pairs_R = self._pairs(ids, nats_N, tokens_R) if per_token else [()] * num_rows
+        columns = (column.tolist() for column in (nats_R, tokens_R, perplexity_R, unknown_R, bits_R))
+        return [
+            Score(nats, tokens, perplexity, pairs, unknown, bits) if tokens else None
+            for nats, tokens, perplexity, unknown, bits, pairs in zip(*columns, pairs_R, strict=True)
+        ]
+
+    def _pairs(self, ids: Array, nats_N: Array, tokens_R: Array) -> Sequence[tuple[tuple[str, float], ...]]:
+        symbols = self.tokenizer.tokens
+        pairs = [(symbols[i], nats) for i, nats in zip(ids.tolist(), nats_N.tolist(), strict=True)]
+        ends = np.cumsum(tokens_R).tolist()
+        return [tuple(pairs[end - size : end]) for end, size in zip(ends, tokens_R.tolist(), strict=True)]
