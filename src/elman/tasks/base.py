@@ -16,6 +16,8 @@ from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.core.settings import Config, Sections, make
+from elman.tasks.encoding import Encodes
+from elman.tasks.foundation import Given
 from elman.text.readers import Sources, as_sources
 from elman.training.budget import Budget
 from elman.training.config import TrainConfig
@@ -134,7 +136,7 @@ class Prediction(ABC):
         """As `predict --json` prints it."""
 
 
-class TaskModel(ABC, Generic[R]):
+class TaskModel(Encodes, ABC, Generic[R]):
     """A trained model at the text level."""
 
     record: R
@@ -268,6 +270,7 @@ class Prepared(Generic[R, A, H]):
     record: R  # `model` is completed when the time is known
     examples: Examples[A, H]
     start: Any | None = None  # a trained net to go on from
+    foundation: Given | None = None  # words and cells to begin with
 
 
 class NetTask(Task[R], Generic[R, A, H]):
@@ -278,6 +281,7 @@ class NetTask(Task[R], Generic[R, A, H]):
     measuring_share: ClassVar[float] = 0.06  # of a budget, at most, for the numbers on the held-out rows at the end
     has_streams: ClassVar[bool] = False  # whether train.bptt and train.bptt_spread apply
     fits_temperature: ClassVar[bool] = False  # whether train.fit_temperature applies
+    takes_foundation: ClassVar[bool] = False  # whether `init` is a language model whose words and cells are taken
 
     def model_names(self) -> tuple[str, ...]:
         """The families that the model's record lists, its default first."""
@@ -296,9 +300,10 @@ class NetTask(Task[R], Generic[R, A, H]):
         """Refuse settings that this task does not have, or that do not fit together."""
         self.data_settings(request.settings["data"])
         self.model_settings(request.settings["model"])
-        streams = () if self.has_streams else ("bptt", "bptt_spread")
-        for key in (*streams, *(() if self.fits_temperature else ("fit_temperature",))):
-            if key in request.settings["train"]:
+        applies = {"bptt": self.has_streams, "bptt_spread": self.has_streams, "fit_temperature": self.fits_temperature}
+        applies["freeze"] = self.takes_foundation and request.init is not None
+        for key in request.settings["train"]:
+            if not applies.get(key, True):
                 raise UsageError(f"train.{key} does not apply to {self.name}", hint=f"leave train.{key} out")
 
     def new_record(
@@ -363,10 +368,7 @@ class NetTask(Task[R], Generic[R, A, H]):
     def measure(
         self, model: Any, examples: Examples[A, H], outcome: Outcome, *, should_stop: ShouldStop
     ) -> dict[str, Any] | None:
-        """The model's numbers on the held-out rows, by the keys of `evaluate`; None without any.
-
-        When it should stop it returns the numbers of the part it has seen, with `examples` saying how many these were.
-        """
+        """Numbers on the held-out rows, or on those seen until it should stop, by the keys of `evaluate`; None without any."""
         found = None if examples.heldout is None else model.numbers(examples.heldout, should_stop=should_stop)
         return None if found is None else {key: value for key, value in found.items() if key != "confusions"}
 

@@ -22,6 +22,7 @@ from elman.core.errors import DataError, ElmanError, UsageError
 from elman.core.settings import make
 from elman.core.stored import holds_model, read_tensors
 from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared, Report, TaskModel, TrainRequest
+from elman.tasks.founded_task import FoundedTask
 from elman.tasks.legacy import upgrade_run
 from elman.training.budget import Budget, format_duration
 from elman.training.config import TrainConfig
@@ -38,6 +39,7 @@ ARRAYS = "ids.safetensors"
 HELDOUT = "heldout.jsonl"
 START = "start.safetensors"
 DEFAULT_SECONDS = 1800.0  # the time a net is sized for where there is no budget
+FREEZE_SHARE = 0.2  # of a run, for weights of a foundation, where train.freeze is not given
 PLANNED_SHARE = 0.9  # of the time that is left, for training: the rest goes to measuring and saving
 
 
@@ -52,6 +54,7 @@ class Run:
     net: Any
     budget: Budget | None
     out: Path | None
+    frozen: tuple[str, ...] = ()  # parameters that hold still at first, for the share of the run that train.freeze says
 
 
 # ------------------------------------------------------------------------------------------------------------- starting
@@ -74,19 +77,26 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
     # half a second of measuring: others' work on the machine comes and goes
     means = Means(seconds, measure_peak(repeats=40), given["model"], given["train"])
     plan = task.plan(prepared, means)
-    train = make(TrainConfig, {**plan.train, **given["train"]}, section="train")
+    freeze = {} if prepared.foundation is None else {"freeze": FREEZE_SHARE}
+    train = make(TrainConfig, {**plan.train, **freeze, **given["train"]}, section="train")
     record, net = prepared.record, prepared.start
+    frozen: tuple[str, ...] = ()
     if net is None:
         request.say(plan.sentences(seconds=seconds)[: None if budget else 1])
         settings = {**plan.model, **given["model"]}
         record = record.model_copy(update={"model": make(type(record.model), settings, section="model")})
         net = task.build(record, prepared.examples, report=request.report)
+    if prepared.foundation is not None:
+        assert isinstance(task, FoundedTask)
+        taken = prepared.foundation.copy_into(net, *task.foundation_parts(net))
+        request.report(taken.sentence)
+        record, frozen = record.model_copy(update={"notes": (*record.notes, taken.sentence)}), taken.names
     if budget is None and train.epochs is None and train.steps is None:
         request.report("without --budget or --epochs it ends when validation has stopped getting better")
     record = record.model_copy(update={"model": getattr(net, "config", record.model), "threads": threads})
-    run = Run(task, record, train, prepared.examples, net, budget, request.out)
+    run = Run(task, record, train, prepared.examples, net, budget, request.out, frozen)
     if run.out is not None:
-        _write_run(run, starts_trained=prepared.start is not None)
+        _write_run(run, starts_trained=prepared.start is not None or bool(frozen))
     return _train(run, resume=False, device=request.device, report=request.report, on_progress=request.on_progress)
 
 
@@ -107,6 +117,7 @@ def _write_run(run: Run, *, starts_trained: bool) -> None:
     asked = {
         "train": run.train.model_dump(mode="json"),
         "budget_seconds": run.budget.seconds if run.budget else None,
+        "frozen": run.frozen,
         "record": run.record.model_dump(mode="json"),
     }
     files.write_bytes(folder / RUN, json.dumps(asked, indent=1).encode())  # last: it says that the rest is there
@@ -163,7 +174,7 @@ def resume_net(
     else:
         net = task.build(record, examples, report=lambda sentence: None)
     budget = None if seconds is None else Budget(seconds, started)
-    run = Run(task, record, train, examples, net, budget, directory)
+    run = Run(task, record, train, examples, net, budget, directory, tuple(asked.get("frozen", ())))
     return _train(run, resume=True, device=device, report=report, on_progress=on_progress)
 
 
@@ -197,6 +208,7 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
         directory=run.out,
         resume=resume,
         budget=None if budget is None else Budget(budget.seconds * (1.0 - task.measuring_share), budget.started),
+        frozen=run.frozen,
     )
     notes = list(run.record.notes)
     outcome = _follow(trainer, notes=notes, report=report, on_progress=on_progress)

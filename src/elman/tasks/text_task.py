@@ -127,6 +127,10 @@ class TextModel(NetModel[R, Tokenizer]):
         found: DataConfig = self.record.data
         return found
 
+    def _encode_row(self, text: str) -> Array:
+        """The ids of a text."""
+        return self.tokenizer.encode_text(text)
+
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Its numbers on a text, read as it was trained."""
         corpus = read_corpus(data, self.tokenizer, self.data)

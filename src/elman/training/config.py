@@ -23,6 +23,7 @@ class TrainConfig(Config):
     warmup: float = Field(0.05, ge=0, lt=1)  # share of the run in which the rate rises
     flat: float = Field(0.4, ge=0, lt=1)  # schedule=linear: share of the run after which the rate falls
     decay: float = Field(0.5, gt=0, lt=1)  # schedule=plateau: factor of the rate after a validation without a gain
+    freeze: float = Field(0.0, ge=0, lt=1)  # share of the run in which weights from --init hold still; then 0.2
     batch: int | None = Field(None, ge=1)  # rows of a batch
     bptt: int | None = Field(None, ge=1)  # tokens of truncated backpropagation through time
     bptt_spread: float = Field(0.0, ge=0)  # standard deviation of bptt between steps; the rate is scaled with it
