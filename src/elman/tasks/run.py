@@ -154,6 +154,8 @@ def resume_net(
     prepare_environment()
     import torch
 
+    from elman.nets.vocabulary_net import load_tensors
+
     folder = directory / files.RUN_FOLDER
     asked = _read_run(folder)
     arrays = read_tensors(folder / ARRAYS)
@@ -169,12 +171,18 @@ def resume_net(
     torch.set_num_threads(record.threads or choose_threads())
     assets = task.read_assets(record, lambda name: (folder / name).read_bytes())
     examples = Examples(assets, arrays, None if rows is None else task.heldout_from_json(rows))
-    if (folder / START).is_file():
-        net = task.restore(record, assets, read_tensors(folder / START))
+    frozen = tuple(asked.get("frozen", ()))
+    start = read_tensors(folder / START) if (folder / START).is_file() else None
+    if start is not None and not frozen:
+        net = task.restore(record, assets, start)
     else:
         net = task.build(record, examples, report=lambda sentence: None)
+    if (
+        start is not None and frozen
+    ):  # built as it was at first: it counts the words of training, and then has all weights
+        load_tensors(net, start)
     budget = None if seconds is None else Budget(seconds, started)
-    run = Run(task, record, train, examples, net, budget, directory, tuple(asked.get("frozen", ())))
+    run = Run(task, record, train, examples, net, budget, directory, frozen)
     return _train(run, resume=True, device=device, report=report, on_progress=on_progress)
 
 

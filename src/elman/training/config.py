@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from elman.core.settings import Config
 
@@ -58,3 +58,9 @@ class TrainConfig(Config):
         if self.epochs is not None and self.steps is not None:
             raise ValueError("give epochs or steps, not both")
         return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_freeze(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """`freeze` is written only by runs with a foundation: the records of all others stay as they are."""
+        found: dict[str, Any] = write(self)
+        return {key: value for key, value in found.items() if key != "freeze" or value}
