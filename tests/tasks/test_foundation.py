@@ -125,6 +125,22 @@ def test_layers_that_read_both_ways_are_taken_all_and_others_as_far_as_they_fit(
     assert made.record.notes[-1] == f"taken from {tmp_path / 'n'}: words alone" and made.record.model.family == "rnn"
 
 
+def test_layers_that_something_leads_past_are_not_taken_for_plain_ones(folder: Path, tmp_path: Path) -> None:
+    """Dense connections make a second layer wider than the foundation's; a norm changes what the first one reads."""
+    quick = TEXT | {"train.epochs": 0.1, "model.layers": 2, "model.skip": "none"}
+    train("masked", folder / "text.txt", quick, model="gru", out=tmp_path / "masked", units="space")
+    few = LABELS | TASKS["seq2seq"][1] | {"train.epochs": 0.1}
+
+    def note(**more: Any) -> str:
+        made = train("seq2seq", folder / "train.tsv", {**few, **more}, init=tmp_path / "masked")
+        found: str = made.record.notes[-1]
+        return found.partition(": ")[2]
+
+    assert note() == "words, 2 forward layers and 2 backward layers"
+    assert note(**{"model.skip": "dense"}) == "words, 1 forward layer and 1 backward layer"
+    assert note(**{"model.layer_norm": "true"}) == "words alone"
+
+
 def test_spelling_beside_the_words_is_read_by_a_foundation_too(folder: Path) -> None:
     made = train("tag", folder / "train.conll", LABELS | {"train.epochs": 3}, init=folder / "lm")
     assert made.net.spelling is not None

@@ -65,7 +65,11 @@ def train(
         typer.Option(metavar="FILE.toml", help="Settings in a file, or the name of a shipped recipe; --set wins."),
     ] = None,
     init: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Nets: go on from this model, with its vocabulary.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="lm: go on from this net, with its vocabulary; classify, tag, qa, seq2seq: begin with its words and cells.",
+        ),
     ] = None,
     seed: Seed = 1,
     threads: Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads. [default: all cores]")] = None,

@@ -85,14 +85,15 @@ class Given:
         with torch.no_grad():
             embedding.weight.copy_(torch.from_numpy(base.vectors[self.rows]))
             layers: dict[Direction, int] = {"onward": 0, "backward": 0}
-            for number, layer in enumerate(stack.stack.parts if base.onward else ()):
+            is_plain = base.onward and not stack.stack.norms  # cells were trained on words that were not normed
+            for number, layer in enumerate(stack.stack.parts if is_plain else ()):
                 parts: dict[Direction, Any] = {"onward": getattr(layer, "onward", None) or layer.layer}
                 if hasattr(layer, "backward"):
                     parts["backward"] = layer.backward
                 for direction, part in parts.items():
                     given = base.onward if direction == "onward" else base.backward
-                    fits = number == 0 or (base.reads_both == (len(parts) == 2) and layers[direction] == number)
-                    if number < len(given) and fits:
+                    reads_alike = base.reads_both == (len(parts) == 2) and stack.stack.skip == "none"
+                    if number < len(given) and (number == 0 or reads_alike):
                         touched += _copy_cells(part, given[number])
                         layers[direction] += 1
         ids = {id(weight) for weight in touched}
@@ -126,11 +127,8 @@ def _copy_cells(layer: Any, cells: Cells) -> list[Any]:
 def _sentence(base: Foundation, layers: Mapping[Direction, int]) -> str:
     counts = [(layers["onward"], "forward"), (layers["backward"], "backward")]
     cells = [f"{count} {name} layer{'s' * (count > 1)}" for count, name in counts if count]
-    return (
-        f"taken from {base.name}: {', '.join(['words', *cells[:-1]])} and {cells[-1]}"
-        if cells
-        else (f"taken from {base.name}: words alone")
-    )
+    what = f"{', '.join(['words', *cells[:-1]])} and {cells[-1]}" if cells else "words alone"
+    return f"taken from {base.name}: {what}"
 
 
 def make_foundation(
