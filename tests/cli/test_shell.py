@@ -19,7 +19,7 @@ from tests.commands import LINES, Run, run_process
 
 VERBS = [
     *("demo", "train", "resume", "evaluate", "score", "generate", "next"),
-    *("predict", "mix", "export", "import", "info"),
+    *("predict", "encode", "mix", "export", "import", "info"),
 ]
 
 
