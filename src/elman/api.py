@@ -87,9 +87,10 @@ def train(
     Without `valid` the last part of the data is held out; `valid="none"` trains on all of it. `settings` are what
     `--set` takes: {"model.order": 5}. `budget` is an upper bound of time from `started` (on time.monotonic's clock; now,
     if not given) to the saved model; counting takes what it needs. `epochs` is a number of passes, for nets. `init` is a
-    net to go on from, with its vocabulary. `targets` are for seq2seq: line by line the other side of `data`, where it
-    is not a table of pairs; `valid_targets` that of `valid`. `progress` shows a bar and what is said on the way; if it
-    is not given, only in a notebook.
+    net to go on from, with its vocabulary; for classify, tag, qa and seq2seq a language model whose words and cells are
+    begun with. `targets` are for seq2seq: line by line the other side of `data`, where it is not a table of pairs;
+    `valid_targets` that of `valid`. `progress` shows a bar and what is said on the way; if it is not given, only in a
+    notebook.
     """
     flags = {"data.units": units, "data.reset_lines": reset_lines, "model.family": model, "train.epochs": epochs}
     seconds = None if budget is None else parse_duration(budget)

@@ -23,7 +23,7 @@ from tests.commands import LINES, Run, run_process
 
 VERBS = [
     *("demo", "train", "resume", "evaluate", "score", "generate", "next"),
-    *("predict", "mix", "export", "import", "settings", "info"),
+    *("predict", "encode", "mix", "export", "import", "settings", "info"),
 ]
 
 
@@ -58,7 +58,10 @@ def test_every_verb_shows_two_examples_that_it_understands(run: Run, verb: str) 
     [
         ("--json", set()),
         ("--threads", {"demo", "resume", "export", "import", "settings", "info"}),  # resumed as it was begun
-        ("--seed", {"resume", "score", "next", "predict", "export", "import", "settings", "info"}),  # nothing is random
+        (
+            "--seed",
+            {"resume", "score", "next", "predict", "encode", "export", "import", "settings", "info"},
+        ),  # nothing is random
     ],
 )
 def test_a_flag_is_on_every_verb_where_it_makes_sense(run: Run, flag: str, others: set[str]) -> None:

@@ -22,6 +22,7 @@ import typer
 from elman import __version__
 from elman.cli import (
     demo,
+    encode,
     evaluate,
     export,
     generate,
@@ -67,6 +68,7 @@ def make_app() -> typer.Typer:
         "generate": generate.generate,
         "next": next_.next_symbols,
         "predict": predict.predict,
+        "encode": encode.encode,
         "mix": mix.mix,
         "export": export.export,
         "import": import_.import_model,

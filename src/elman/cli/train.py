@@ -88,7 +88,11 @@ def train(
         ),
     ] = None,
     init: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Nets: go on from this model, with its vocabulary.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="lm: go on from this net, with its vocabulary; classify, tag, qa, seq2seq: begin with its words and cells.",
+        ),
     ] = None,
     seed: Seed = 1,
     threads: Threads = None,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from elman.nets.dropout import locked_dropout
+from elman.nets.layer import LayerVectors
 from elman.nets.transformer import Block, BlockShape, BlockStack
 
 
@@ -52,14 +53,27 @@ class AttentionEncoder(BlockStack[EncoderBlock]):
 
         A row of length 0 attends to its padding, and gives zeros like any padding.
         """
-        is_padding_TB = torch.arange(len(words_TBE), device=lengths_B.device)[:, None] >= lengths_B
-        unseen_TB = is_padding_TB & (lengths_B > 0) if bool(is_padding_TB.any()) else None
+        is_padding_TB, unseen_TB = _padding(len(words_TBE), lengths_B)
         values_TBH = locked_dropout(self.reader(words_TBE), dropout_input)
         for block in self.parts:
             values_TBH = block(values_TBH, unseen_TB, dropout=dropout)
         normed_TBH: Tensor = self.norm(values_TBH)
         return normed_TBH if unseen_TB is None else normed_TBH.masked_fill(is_padding_TB[:, :, None], 0.0)
 
+    def vectors(self, words_TBE: Tensor, lengths_B: Tensor) -> list[LayerVectors]:
+        """What each block makes of every token; of the top one, normed."""
+        _, unseen_TB = _padding(len(words_TBE), lengths_B)
+        found = [self.reader(words_TBE)]
+        for block in self.parts:
+            found.append(block(found[-1], unseen_TB))
+        return [LayerVectors(values) for values in (*found[1:-1], self.norm(found[-1]))]
+
     def multiply_adds(self, num_attended: int = 64) -> float:
         """Of one token of a text of so many."""
         return self.reader.multiply_adds() + sum(block.multiply_adds(num_attended) for block in self.parts)
+
+
+def _padding(num_steps: int, lengths_B: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Where padding is, and which of it nobody may look at; None where there is none. -> (T, B) each"""
+    is_padding_TB = torch.arange(num_steps, device=lengths_B.device)[:, None] >= lengths_B
+    return is_padding_TB, is_padding_TB & (lengths_B > 0) if bool(is_padding_TB.any()) else None

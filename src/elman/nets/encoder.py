@@ -15,7 +15,7 @@ from torch.nn import Module
 
 from elman.nets.cells import ElmanLayer, GruLayer
 from elman.nets.config import Reset, Skip
-from elman.nets.layer import Layer, LayerState
+from elman.nets.layer import Layer, LayerState, LayerVectors
 from elman.nets.lstm import LstmLayer
 from elman.nets.stack import Stack, layer_inputs
 
@@ -67,17 +67,33 @@ class BidirectionalStack(Module):
         self, values_TBI: Tensor, lengths_B: Tensor, *, dropout: float = 0.0, weight_drop: float = 0.0
     ) -> Encoding:
         """Read each row up to its length. `dropout` is between layers, locked over time."""
-        rows = values_TBI.shape[1]
-        carried: list[Tensor] = []
-        for layer in self.stack.parts:
-            zeros = [values_TBI.new_zeros(rows, layer.hidden // 2) for _ in range(layer.num_states - 1)]
-            carried += [lengths_B, *zeros]
-        outputs_TBH, after = self.stack(values_TBI, carried, dropout=dropout, weight_drop=weight_drop)
+        begin = self._start(values_TBI, lengths_B)
+        outputs_TBH, after = self.stack(values_TBI, begin, dropout=dropout, weight_drop=weight_drop)
         if self.stack.norms:  # a norm gives its bias where it read zeros
             outputs_TBH = outputs_TBH * _is_token(len(outputs_TBH), lengths_B)[:, :, None]
         states = [state[1:] for state in self.stack.split(after)]
         middle = len(states[0]) // 2
         return Encoding(outputs_TBH, tuple(s[:middle] for s in states), tuple(s[middle:] for s in states))
+
+    def vectors(self, values_TBI: Tensor, lengths_B: Tensor) -> list[LayerVectors]:
+        """What each layer makes of every token, with what leads past it."""
+        num_layers, hidden = len(self.stack.parts), self.stack.parts[0].hidden // 2
+        both = [False] * hidden + [True] * hidden
+        found = []
+        for number, values in enumerate(self.stack.vectors(values_TBI, self._start(values_TBI, lengths_B)), 1):
+            columns = both
+            if self.stack.skip == "dense":  # the layers side by side, below the top behind what was read
+                columns = [False] * (values_TBI.shape[2] if number < num_layers else 0) + both * number
+            found.append(LayerVectors(values, torch.tensor(columns, device=values.device)))
+        return found
+
+    def _start(self, values_TBI: Tensor, lengths_B: Tensor) -> list[Tensor]:
+        """What the layers carry before the first token."""
+        carried: list[Tensor] = []
+        for layer in self.stack.parts:
+            zeros = [values_TBI.new_zeros(len(lengths_B), layer.hidden // 2) for _ in range(layer.num_states - 1)]
+            carried += [lengths_B, *zeros]
+        return carried
 
     def multiply_adds(self) -> float:
         """Of one step of one row."""

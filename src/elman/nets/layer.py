@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 
 LayerState = tuple[Tensor, ...]  # each (B, H); empty for a layer that remembers nothing
+
+
+class LayerVectors(NamedTuple):
+    """What one layer of a net makes of every token. What stands at padding means nothing."""
+
+    values: Tensor  # (T, B, D)
+    reads_back: Tensor | None = None  # (D,) bool: the numbers that come from reading a row from its end
 
 
 class Layer(Module):

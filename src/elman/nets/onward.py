@@ -10,7 +10,7 @@ from torch.nn import Module
 
 from elman.nets.config import Skip
 from elman.nets.encoder import Encoding, read_padded
-from elman.nets.layer import Layer, LayerState
+from elman.nets.layer import Layer, LayerState, LayerVectors
 from elman.nets.stack import Stack, layer_inputs
 
 
@@ -40,14 +40,22 @@ class OnwardStack(Module):
 
     def forward(self, values_TBI: Tensor, lengths_B: Tensor, *, dropout: float = 0.0) -> Encoding:
         """Read each row up to its length. `dropout` is between layers, locked over time."""
+        outputs_TBH, after = self.stack(values_TBI, self._start(values_TBI, lengths_B), dropout=dropout)
+        times_T1 = torch.arange(len(outputs_TBH), device=lengths_B.device)[:, None]
+        outputs_TBH = outputs_TBH * (times_T1 < lengths_B)[:, :, None]
+        return Encoding(outputs_TBH, tuple(state[1:] for state in self.stack.split(after)), ())
+
+    def vectors(self, values_TBI: Tensor, lengths_B: Tensor) -> list[LayerVectors]:
+        """What each layer makes of every token, with what leads past it."""
+        return [LayerVectors(values) for values in self.stack.vectors(values_TBI, self._start(values_TBI, lengths_B))]
+
+    def _start(self, values_TBI: Tensor, lengths_B: Tensor) -> list[Tensor]:
+        """What the layers carry before the first token."""
         carried: list[Tensor] = []
         for layer in self.stack.parts:
             zeros = [values_TBI.new_zeros(len(lengths_B), layer.hidden) for _ in range(layer.num_states - 1)]
             carried += [lengths_B, *zeros]
-        outputs_TBH, after = self.stack(values_TBI, carried, dropout=dropout)
-        times_T1 = torch.arange(len(outputs_TBH), device=lengths_B.device)[:, None]
-        outputs_TBH = outputs_TBH * (times_T1 < lengths_B)[:, :, None]
-        return Encoding(outputs_TBH, tuple(state[1:] for state in self.stack.split(after)), ())
+        return carried
 
     def multiply_adds(self) -> float:
         """Of one step of one row."""

@@ -20,6 +20,7 @@ from elman.nets.dropout import locked_dropout
 from elman.nets.embedding import Embedding
 from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
 from elman.nets.inputs import NetInputs
+from elman.nets.layer import LayerVectors
 from elman.nets.onward import OnwardStack
 from elman.text.units.vocabulary import UNK_ID
 
@@ -79,6 +80,12 @@ class TextEncoder(Module):
             return encoding
         outputs_TBO = locked_dropout(encoding.outputs, self._rate("output"))
         return Encoding(outputs_TBO, encoding.forward, encoding.backward)
+
+    def vectors(self, words_TB: Tensor, lengths_B: Tensor, more_TBD: Tensor | None = None) -> list[LayerVectors]:
+        """What each layer makes of every word, without noise; the first is the words alone."""
+        words_TBE = self.embedding(words_TB)
+        values_TBE = words_TBE if more_TBD is None else torch.cat([words_TBE, more_TBD], dim=-1)
+        return [LayerVectors(words_TBE), *self.stack.vectors(values_TBE, lengths_B)]
 
     def _rate(self, place: str) -> float:
         return self.config.rate(place) if self.training else 0.0  # type: ignore[arg-type]

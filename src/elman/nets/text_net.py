@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn import Linear, Module
 
 from elman.core.arrays import Array
-from elman.nets.layer import draw_weights
+from elman.nets.layer import LayerVectors, draw_weights
+from elman.nets.text_encoder import TextEncoder
 from elman.nets.vocabulary_net import tensors_of
 
 
@@ -16,6 +17,7 @@ class TextNet(Module):
     """A net whose batches have nothing to do with one another. `vocab_size` is the number of answers it chooses from."""
 
     vocab_size: int
+    reader: TextEncoder
 
     @property
     def device(self) -> torch.device:
@@ -24,6 +26,15 @@ class TextNet(Module):
     def tensors(self) -> dict[str, Array]:
         """Every number that was learned or fitted, by name; shared ones once."""
         return tensors_of(self)
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """What reads the words of a text."""
+        return self.reader
+
+    def vectors(self, words: Array, lengths: Array) -> list[LayerVectors]:
+        """What each layer makes of every word; the first is the words alone. words (B, T)"""
+        return self.encoder.vectors(self._ids(words).t(), self._ids(lengths))
 
     def start_training(self, rows: int) -> None:
         """Nothing is carried from batch to batch."""

@@ -217,14 +217,28 @@ class CausalStack(BlockStack[CausalBlock]):
         self, words_TBE: Tensor, carried: Sequence[Tensor], *, dropout_input: float = 0.0, dropout: float = 0.0
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """-> (T, B, H), and what to carry on. `dropout` is of what attention and feed-forward nets add."""
+        outputs, after = self._read_all(words_TBE, carried, dropout_input=dropout_input, dropout=dropout)
+        return self.norm(outputs[-1]), after
+
+    def vectors(self, words_TBE: Tensor, carried: Sequence[Tensor]) -> list[Tensor]:
+        """What is there after each block; of the top one, normed. -> (T, B, H) each"""
+        *below, top = self._read_all(words_TBE, carried)[0]
+        return [*below, self.norm(top)]
+
+    def _read_all(
+        self, words_TBE: Tensor, carried: Sequence[Tensor], *, dropout_input: float = 0.0, dropout: float = 0.0
+    ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        """What is there after each block, and what to carry on."""
         num_seen_B, *seen = carried
         values_TBH = locked_dropout(self.reader(words_TBE), dropout_input)
+        outputs: list[Tensor] = []
         after: list[Tensor] = [(num_seen_B + len(words_TBE)).clamp(max=self.window - 1)]
         for index, block in enumerate(self.parts):
             own = (seen[2 * index], seen[2 * index + 1])
             values_TBH, own = block(values_TBH, own, num_seen_B, dropout=dropout)
+            outputs.append(values_TBH)
             after += own
-        return self.norm(values_TBH), tuple(after)
+        return outputs, tuple(after)
 
     def multiply_adds(self) -> float:
         """Of one token with a full window."""

@@ -15,6 +15,7 @@ from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.core.settings import Config, Sections, make
+from elman.tasks.encoding import Encodes
 from elman.tasks.examples import A as A
 from elman.tasks.examples import Examples as Examples
 from elman.tasks.examples import H as H
@@ -90,7 +91,7 @@ class Prediction(ABC):
         """As `predict --json` prints it."""
 
 
-class TaskModel(Shown, ABC, Generic[R]):
+class TaskModel(Shown, Encodes, ABC, Generic[R]):
     """A trained model at the text level."""
 
     record: R
@@ -221,6 +222,7 @@ class NetTask(Task[R], Generic[R, A, H]):
     has_streams: ClassVar[bool] = False  # whether train.bptt and train.bptt_spread apply
     fits_temperature: ClassVar[bool] = False  # whether train.fit_temperature applies
     plans_an_end: ClassVar[bool] = False  # its plan says after how many passes a run is over
+    takes_foundation: ClassVar[bool] = False  # whether `init` is a language model whose words and cells are taken
 
     def model_names(self) -> tuple[str, ...]:
         """The families that the model's record lists, its default first."""
@@ -241,7 +243,8 @@ class NetTask(Task[R], Generic[R, A, H]):
     def unused_train_keys(self) -> frozenset[str]:
         """Fields of TrainConfig that do not apply."""
         streams = frozenset() if self.has_streams else frozenset({"bptt", "bptt_spread"})
-        return streams if self.fits_temperature else streams | {"fit_temperature"}
+        temperature = frozenset() if self.fits_temperature else frozenset({"fit_temperature"})
+        return streams | temperature | (frozenset() if self.takes_foundation else {"freeze"})
 
     def data_settings(self, given: Mapping[str, Any]) -> Any:
         """The record of the data that was asked for."""
@@ -255,7 +258,8 @@ class NetTask(Task[R], Generic[R, A, H]):
         """Refuse settings that this task does not have, or that do not fit together."""
         self.data_settings(request.settings["data"])
         self.model_settings(request.settings["model"])
-        for key in self.unused_train_keys() & request.settings["train"].keys():
+        unused = self.unused_train_keys() | (frozenset() if request.init else {"freeze"})
+        for key in unused & request.settings["train"].keys():
             raise UsageError(f"train.{key} does not apply to {self.name}", hint=f"leave train.{key} out")
 
     def new_record(

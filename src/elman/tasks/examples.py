@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from elman import store
 from elman.core.arrays import Array
+from elman.tasks.foundation import Given
 
 R = TypeVar("R", bound=store.Record[Any, Any])  # the record of a task's models
 A = TypeVar("A", bound="Assets")
@@ -37,3 +38,4 @@ class Prepared(Generic[R, A, H]):
     record: R  # `model` is completed when the time is known
     examples: Examples[A, H]
     start: Any | None = None  # a trained net to go on from
+    foundation: Given | None = None  # words and cells to begin with

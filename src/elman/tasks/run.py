@@ -20,6 +20,7 @@ from elman.core.errors import DataError, ElmanError, UsageError
 from elman.core.files import RUN
 from elman.core.settings import make
 from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared, Report, TaskModel, TrainRequest
+from elman.tasks.founded_task import FoundedTask
 from elman.tasks.legacy import adopt_journal, upgrade_run
 from elman.tasks.run_folder import ARRAYS, HELDOUT, START, RunFiles, remove_run, write_run
 from elman.training.budget import Budget, Reserve, check_feasible, format_duration
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from elman.training.loop import Trainer
 
 DEFAULT_SECONDS = 1800.0  # training time that a net is sized for where there is no budget
+FREEZE_SHARE = 0.2  # share of a run in which weights of a foundation hold still, where train.freeze is not given
 TRAINING_COPIES = 4  # copies of the weights in memory: themselves, the gradient, and the two averages of Adam
 PLANNED_SHARE = 0.9  # share of the remaining time that is planned for training; the rest is for measuring and saving
 
@@ -48,6 +50,7 @@ class Run:
     net: Any
     budget: Budget | None
     out: Path | None
+    frozen: tuple[str, ...] = ()  # parameters that hold still at first, for the share of the run that train.freeze says
 
 
 # ------------------------------------------------------------------------------------------------------------- starting
@@ -89,20 +92,27 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
     # half a second of measuring: others' work on the machine comes and goes
     means = Means(seconds, measure_peak(repeats=40), given["model"], given["train"])
     plan = task.plan(prepared, means)
-    train = make(TrainConfig, {**plan.train, **given["train"]}, section="train")
+    freeze = {} if prepared.foundation is None else {"freeze": FREEZE_SHARE}
+    train = make(TrainConfig, {**plan.train, **freeze, **given["train"]}, section="train")
     record, net = prepared.record, prepared.start
+    frozen: tuple[str, ...] = ()
     if net is None:
         request.say(plan.sentences(seconds=seconds)[: None if budget else 1])
         settings = {**plan.model, **given["model"]}
         record = record.model_copy(update={"model": make(type(record.model), settings, section="model")})
         with LimitedMemory(1 if torch.cuda.is_available() else TRAINING_COPIES):
             net = task.build(record, prepared.examples, report=request.report)
+    if prepared.foundation is not None:
+        assert isinstance(task, FoundedTask)
+        taken = prepared.foundation.copy_into(net, *task.foundation_parts(net))
+        request.report(taken.sentence)
+        record, frozen = record.model_copy(update={"notes": (*record.notes, taken.sentence)}), taken.names
     if budget is None and train.epochs is None and train.steps is None:
         request.report("without --budget or --epochs it ends when validation has stopped getting better")
     record = record.model_copy(update={"model": getattr(net, "config", record.model), "threads": threads})
-    run = Run(task, record, train, prepared.examples, net, budget, request.out)
+    run = Run(task, record, train, prepared.examples, net, budget, request.out, frozen)
     if run.out is not None:
-        _write_run(run, run.out, starts_trained=prepared.start is not None)
+        _write_run(run, run.out, starts_trained=prepared.start is not None or bool(frozen))
     try:
         return _train(run, resume=False, device=request.device, report=request.report, on_progress=request.on_progress)
     except Stopped:
@@ -124,6 +134,7 @@ def _write_run(run: Run, directory: Path, *, starts_trained: bool) -> None:
     asked = {
         "train": run.train.model_dump(mode="json"),
         "budget_seconds": run.budget.seconds if run.budget else None,
+        "frozen": run.frozen,
         "record": run.record.model_dump(mode="json"),
     }
     contents[RUN] = json.dumps(asked, indent=1).encode()
@@ -151,6 +162,8 @@ def resume_net(
     prepare_environment()
     import torch
 
+    from elman.nets.vocabulary_net import load_tensors
+
     stored = RunFiles(directory / files.RUN_FOLDER)
     if not stored.has_manifest:
         adopt_journal(directory)  # of version 0.1.0
@@ -168,12 +181,16 @@ def resume_net(
     torch.set_num_threads(record.threads or choose_threads())
     assets = task.read_assets(record, stored.read)
     examples = Examples(assets, arrays, None if rows is None else task.heldout_from_json(rows))
-    if stored.has(START):
-        net = task.restore(record, assets, stored.tensors(START))
+    frozen = tuple(asked.get("frozen", ()))
+    start = stored.tensors(START) if stored.has(START) else None
+    if start is not None and not frozen:
+        net = task.restore(record, assets, start)
     else:
         net = task.build(record, examples, report=lambda sentence: None)
+        if start is not None:  # built as at first, since it counts the words of training; then it has all weights
+            load_tensors(net, start)
     budget = None if seconds is None else Budget(seconds, started)
-    run = Run(task, record, train, examples, net, budget, directory)
+    run = Run(task, record, train, examples, net, budget, directory, frozen)
     return _train(run, resume=True, device=device, report=report, on_progress=on_progress)
 
 
@@ -198,6 +215,7 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
         resume=resume,
         wording=task.wording(run.record),
         budget=None if budget is None else Budget(budget.seconds * (1.0 - task.measuring_share), budget.started),
+        frozen=run.frozen,
     )
     notes = list(run.record.notes)
     counted = task.wording(run.record).counted

@@ -170,6 +170,10 @@ class TextModel(NetModel[R, TextAssets]):
         """Its symbols, and what they are."""
         return f"{self.tokenizer.vocab_size:,} symbols ({self.tokenizer.units})"
 
+    def _encode_row(self, text: str) -> Array:
+        """The ids of a text."""
+        return self.tokenizer.encode_text(text)
+
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Its numbers on a text, read as it was trained."""
         corpus = read_corpus(data, self.tokenizer, options.reading(self.data))

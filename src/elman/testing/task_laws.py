@@ -10,10 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from elman.core.errors import UsageError
 from elman.tasks.base import PredictOptions, TaskModel
 from elman.tasks.catalogue import load_model
 from elman.testing.comparing import BrokenLawError
 
+TEXTS = ("a", "the cat sat on the mat", "the the the", "on")  # to be encoded, where no lines are given
 TOLERANCE = 2e-4  # printed probabilities have four digits, of which the last may be rounded either way
 
 
@@ -24,6 +28,8 @@ def check_task_model(
     if lines:
         a_line_alone_is_answered_as_among_others(model, lines, folder=folder)
         empty_input_is_answered(model, folder=folder)
+    if is_net(model):
+        a_text_alone_is_encoded_as_among_others(model, lines or TEXTS)
     what_was_saved_answers_the_same(model, lines, folder=folder, data=data)
     if data is not None and model.record.valid is not None:
         what_was_measured_in_training_is_what_evaluate_says(model, data)
@@ -38,6 +44,29 @@ def a_line_alone_is_answered_as_among_others(model: TaskModel[Any], lines: Seque
     for number, line in enumerate(lines):
         _compare(_answers(model, [line], folder)[0], together[number], f"line {number + 1} alone")
         _compare(backwards[-1 - number], together[number], f"line {number + 1} in the opposite order")
+
+
+def is_net(model: TaskModel[Any]) -> bool:
+    """Whether it gives texts vectors."""
+    try:
+        model.encode(["a"])
+    except UsageError:
+        return False
+    return True
+
+
+def a_text_alone_is_encoded_as_among_others(model: TaskModel[Any], texts: Sequence[str]) -> None:
+    """One vector or one a token, whatever stands beside it and in any order; a text without tokens is zeros."""
+    for pool in ("last", "mean", "max", None):
+        together = model.encode([*texts, ""], pool=pool)
+        backwards = model.encode([*texts, ""][::-1], pool=pool)
+        for number, text in enumerate(texts):
+            alone = model.encode(text, pool=pool)
+            for found, what in ((together[number], "among others"), (backwards[-1 - number], "in the opposite order")):
+                if found.shape != alone.shape or not np.allclose(found, alone, rtol=TOLERANCE, atol=TOLERANCE):
+                    raise BrokenLawError(f"the vector of text {number + 1} is another {what} than alone, pool={pool}")
+        if together[-1].any():
+            raise BrokenLawError("the vector of an empty text is not zeros")
 
 
 def empty_input_is_answered(model: TaskModel[Any], *, folder: Path) -> None:

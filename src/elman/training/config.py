@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from elman.core.settings import Config
 
@@ -35,6 +35,9 @@ class TrainConfig(Config):
     flat: float = Field(0.4, ge=0, lt=1, description="schedule=linear: share of the run after which the rate falls")
     decay: float = Field(
         0.5, gt=0, lt=1, description="schedule=plateau: factor of the rate after a validation without a gain"
+    )
+    freeze: float = Field(
+        0.0, ge=0, lt=1, description="share of the run in which weights from --init hold still; 0.2 with a foundation"
     )
     batch: int | None = Field(None, ge=1, description="rows of a batch; chosen by the data and the time if not given")
     bptt: int | None = Field(None, ge=1, description="tokens of truncated backpropagation through time")
@@ -80,3 +83,9 @@ class TrainConfig(Config):
         if self.epochs is not None and self.steps is not None:
             raise ValueError("give epochs or steps, not both")
         return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_freeze(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """`freeze` is written only by runs with a foundation: the records of all others stay as they are."""
+        found: dict[str, Any] = write(self)
+        return {key: value for key, value in found.items() if key != "freeze" or value}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ class Trainer:
     With a directory it writes checkpoints and its journal there (the caller holds its lock), and with `resume` it goes
     on from the newest checkpoint, if there is one. When the run is over, the model holds the best weights.
     identity: settings besides `config` and `seed` that cannot change between a stop and resuming.
+    frozen: parameters that hold still for the first part of the run, `train.freeze`; without an end, for a pass.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Trainer:
         resume: bool = False,
         budget: Budget | None = None,
         wording: Wording = Wording(),  # noqa: B008 - a frozen record
+        frozen: Collection[str] = (),
         clock: Clock = time.monotonic,
     ) -> None:
         has_end = budget is not None or config.epochs is not None or config.steps is not None
@@ -62,6 +64,7 @@ class Trainer:
         self._batches = batches
         self._examiner = examiner
         self._run = Run(model, batches, config=self.config, seed=seed)
+        self._frozen = frozen if config.freeze else ()
         self._keeper = Keeper(directory, config=self.config, identity=identity, seed=seed)
         self._notes = [*batches.notes, *self._keeper.restore(self._run, resume=resume)]
         self._pace = Pace(self.config, batches, budget=budget, clock=clock, spent=self.state.seconds)
@@ -154,7 +157,8 @@ class Trainer:
             state.began_seconds = pace.spent()
         fraction, epoch_before = pace.fraction(state), state.position.epoch
         rate = schedule.rate(self.config, fraction, peak=self._peak_rate, step=state.step)
-        self._last = self._run.step(rate, fraction)
+        is_early = fraction < self.config.freeze if pace.has_end else state.position.epoch < 1
+        self._last = self._run.step(rate, fraction, frozen=self._frozen if is_early else ())
         pace.meter.add(self._last.tokens, pace.clock() - began, self._last.nats)
         if state.step % self.config.log_steps == 0:
             self._log_step()

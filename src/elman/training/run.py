@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -52,8 +52,11 @@ class Run:
 
     # ------------------------------------------------------------------------------------------------------- one step
 
-    def step(self, rate: float, fraction: float) -> StepResult:
-        """Train on the next batch. If anything is wrong with it, BadStep is raised and no weight has changed."""
+    def step(self, rate: float, fraction: float, *, frozen: Collection[str] = ()) -> StepResult:
+        """Train on the next batch. If anything is wrong with it, BadStep is raised and no weight has changed.
+
+        frozen: names of parameters that hold still.
+        """
         batch, next_position = self.batches.batch(self.state.position)
         rate = rate * self.state.rate_factor * batch.scale
         random_before = self._random
@@ -63,6 +66,8 @@ class Run:
             self._check_loss(float(loss.total.detach()), nats / max(tokens, 1), batch, random_before)
             self.optimiser.zero_grad()
             loss.total.backward()  # type: ignore[no-untyped-call]
+        for name in frozen:
+            self.parameters[name].grad = None  # the optimiser passes over it, and begins with it when it thaws
         norm = self._clip_gradients()
         if not math.isfinite(rate):
             raise BadStep(f"{self._place()}: the learning rate is {rate}")

@@ -13,6 +13,7 @@ from elman.lm import evaluate as evaluation
 from elman.lm.evaluate import Tally, score_lines
 from elman.tasks.base import Prediction, PredictOptions, ShouldStop
 from elman.tasks.bilm.data import reverse_text
+from elman.tasks.foundation import Foundation, cells_of, make_foundation
 from elman.tasks.lm.model import Model
 from elman.tasks.lm.record import LmRecord
 from elman.tasks.measuring import part_notes
@@ -37,6 +38,17 @@ class BilmTextModel(TextModel[Any]):
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Prediction]:
         """Language models have no answer to a line."""
         return self.language_model().predict_lines(sources, options)
+
+    def foundation(self) -> Foundation:
+        """Words, forward and backward cells."""
+        tensors = self.tensors()
+        return make_foundation(
+            self,
+            self.tokenizer,
+            vectors=tensors["onward.embedding.weight"],
+            onward=cells_of(tensors, "onward.stack.layers."),
+            backward=cells_of(tensors, "backward.stack.layers."),
+        )
 
     def features(self, line: str) -> Array:
         """What every layer makes of every token of a line. -> (L, T, 2 H)

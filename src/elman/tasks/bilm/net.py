@@ -17,6 +17,7 @@ from torch.nn import Module
 from elman.core.arrays import Array
 from elman.nets.encoder import reverse
 from elman.nets.inputs import NetInputs
+from elman.nets.layer import LayerVectors
 from elman.nets.neural_lm import Carried
 from elman.nets.stack import Stack
 from elman.nets.trainable import Loss
@@ -83,15 +84,29 @@ class BilmModel(Module):
         switched.
         """
         words_TBE = self.onward.embedding(tokens.t())
-        onward = self._layers(self.onward, words_TBE)
-        turned = self._layers(self.backward, reverse(words_TBE, lengths))
-        layers = [
-            torch.cat([first, reverse(second, lengths)], dim=-1) for first, second in zip(onward, turned, strict=True)
-        ]
+        layers = self._both(words_TBE, lengths)
         if self.config.embedding == self.config.hidden:
             layers.insert(0, torch.cat([words_TBE, words_TBE], dim=-1))
         is_token_BT = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
         return torch.stack(layers).transpose(1, 2) * is_token_BT[None, :, :, None]
+
+    def vectors(self, tokens: Array, lengths: Array) -> list[LayerVectors]:
+        """What each layer makes of every token, both directions side by side; the first is the words. tokens (B, T)"""
+        ids_BT, lengths_B = (
+            torch.from_numpy(np.array(x, dtype=np.int64)).to(self.onward.device) for x in (tokens, lengths)
+        )
+        words_TBE = self.onward.embedding(ids_BT.t())
+        reads_back = torch.arange(2 * self.config.hidden, device=ids_BT.device) >= self.config.hidden
+        layers = self._both(words_TBE, lengths_B)
+        return [LayerVectors(words_TBE), *(LayerVectors(values, reads_back) for values in layers)]
+
+    def _both(self, words_TBE: Tensor, lengths_B: Tensor) -> list[Tensor]:
+        """After each layer, both directions side by side. -> (T, B, 2 H) each"""
+        onward = self._layers(self.onward, words_TBE)
+        turned = self._layers(self.backward, reverse(words_TBE, lengths_B))
+        return [
+            torch.cat([first, reverse(second, lengths_B)], dim=-1) for first, second in zip(onward, turned, strict=True)
+        ]
 
     @staticmethod
     def _layers(model: RecurrentModel, words_TBE: Tensor) -> list[Tensor]:

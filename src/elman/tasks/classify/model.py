@@ -105,6 +105,10 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
             for row, one in enumerate(found)
         ]
 
+    def _encode_row(self, text: str) -> Array:
+        """The numbers of a text's words."""
+        return np.array([self.words.number(word) for word in split_text(text, self.data)], dtype=np.int64)
+
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Classification]:
         """What every line is."""
         reading = options.reading(self.data)

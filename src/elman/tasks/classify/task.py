@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import DataError
-from elman.tasks.base import Examples, NetTask, Prepared, ReadFile, Report, TrainRequest
+from elman.tasks.base import Examples, Prepared, ReadFile, Report, TrainRequest
 from elman.tasks.classify.assets import ClassifyAssets, read_assets
 from elman.tasks.classify.config import ClassifierConfig, LabelledConfig
 from elman.tasks.classify.data import (
@@ -25,6 +25,8 @@ from elman.tasks.classify.data import (
     split_text,
 )
 from elman.tasks.classify.model import Classifier, ClassifyRecord
+from elman.tasks.foundation import Foundation
+from elman.tasks.founded_task import FoundedTask, foundation_of, foundation_words, give
 from elman.tasks.word_vectors import vector_tensors, vector_words
 from elman.text.rows import count_rows, row_numbers, split_by_hash, step_tokens
 from elman.text.tables import Pairs
@@ -54,7 +56,7 @@ ERRORS = {"softmax": "1-accuracy", "sigmoid": "share of wrong labels", "linear":
 ClassifyExamples = Examples[ClassifyAssets, Pairs]
 
 
-class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
+class ClassifyTask(FoundedTask[ClassifyRecord, ClassifyAssets, Pairs]):
     """Sentiment, spam, topics, stars: whatever is said of a whole text."""
 
     name = "classify"
@@ -62,6 +64,11 @@ class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
     record_type = ClassifyRecord
     model_type = Classifier
     plans_an_end = True
+    foundation_units = ("space", "word", "char")
+
+    def settled_data(self, base: Foundation, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The units are those of the foundation."""
+        return {"units": base.tokenizer.units}
 
     def prepare(self, request: TrainRequest) -> Prepared[ClassifyRecord, ClassifyAssets, Pairs]:
         """Read the texts, learn words and labels, and fit the baseline."""
@@ -72,11 +79,12 @@ class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
         data = data.model_copy(update={"units": units})
         labels = _labels(training, model)
         texts = [split_text(text, data) for text in training.sources]
+        base = foundation_of(request)
         words = learn_words(
             count_words(texts),
             min_count=data.min_count,
             max_words=data.max_words,
-            more_words=vector_words(model),
+            more_words=[*vector_words(model), *foundation_words(base, lower_case=data.lower_case)],
             folds_case=model.vectors is not None,
         )
         vectors, said = vector_tensors(model, words.tokenizer)
@@ -102,7 +110,8 @@ class ClassifyTask(NetTask[ClassifyRecord, ClassifyAssets, Pairs]):
             bytes=sum(len(text.encode()) + 1 for text in training.sources),
         )
         record = self.new_record(request, data=data, model=model, source=source, notes=notes, own={"labels": labels})
-        return Prepared(record, Examples(ClassifyAssets(words, linear), arrays, heldout))
+        foundation = give(base, words.tokenizer, lower_case=data.lower_case)
+        return Prepared(record, Examples(ClassifyAssets(words, linear), arrays, heldout), foundation=foundation)
 
     def plan(self, prepared: Prepared[ClassifyRecord, ClassifyAssets, Pairs], means: Means) -> Plan:
         """Sizes for what the user has not set."""

@@ -19,6 +19,7 @@ from elman.lm.protocol import refuse_nan
 from elman.lm.search import beam_search, sample
 from elman.lm.shaping import Shaping, likeliest
 from elman.tasks.base import EvaluateOptions, Prediction, PredictOptions, TaskModel
+from elman.tasks.foundation import Foundation, cells_of, make_foundation
 from elman.tasks.lm.family import Saveable
 from elman.tasks.lm.record import LmRecord
 from elman.tasks.lm.scoring import Errors, LineScorer, Score, reading
@@ -67,6 +68,22 @@ class Model(TaskModel[LmRecord]):
             f"{where} holds a language model, which answers no lines",
             hint="elman generate continues a text, elman next shows what may follow, elman score says how likely it is",
         )
+
+    @property
+    def net(self) -> Any:
+        """The language model, where it is a net."""
+        return self.lm
+
+    def foundation(self) -> Foundation:
+        """Words and forward cells, where there are any."""
+        tensors = self.tensors()
+        return make_foundation(
+            self, self.tokenizer, vectors=tensors.get("embedding.weight"), onward=cells_of(tensors, "stack.layers.")
+        )
+
+    def _encode_row(self, text: str) -> Array:
+        """The ids of a text, where there is a net to read them."""
+        return self.tokenizer.encode_text(text) if hasattr(self.lm, "vectors") else super()._encode_row(text)
 
     def tensors(self) -> dict[str, Array]:
         """Weights or tables."""

@@ -17,10 +17,13 @@ from torch import Tensor
 from elman.core.arrays import Array
 from elman.nets.config import LanguageNetConfig
 from elman.nets.inputs import NetInputs
+from elman.nets.layer import LayerVectors
 from elman.nets.maxent import Maxent
 from elman.nets.neural_lm import Carried, NeuralLm, NeuralState
 from elman.nets.ngrams import NgramTable, collect_ngrams
+from elman.nets.stack import Stack
 from elman.nets.trainable import Loss, StreamNet
+from elman.nets.transformer import CausalStack
 from elman.nets.vocabulary_net import embedding_of
 from elman.text.units.vocabulary import EOS_ID
 
@@ -29,6 +32,8 @@ L = TypeVar("L", bound=LanguageNetConfig)
 
 class NeuralModel(NeuralLm[L], StreamNet):
     """A net as a `FreeModel` and a `Trainable`: it begins from nothing, in both ways of reading."""
+
+    stack: Stack | CausalStack
 
     def __init__(self, config: L, inputs: NetInputs, *, reset_lines: bool) -> None:
         super().__init__(config, inputs)
@@ -75,6 +80,18 @@ class NeuralModel(NeuralLm[L], StreamNet):
         """As if the end of a line had just been read."""
         with torch.inference_mode():
             return self._begin(self.start_training(rows))
+
+    def vectors(self, tokens: Array, lengths: Array) -> list[LayerVectors]:
+        """What each layer makes of all that was read up to a token; the first is the words. tokens (B, T)"""
+        tokens_TB = self._to_ids(tokens).t()
+        start_1B = torch.full_like(tokens_TB[:1], EOS_ID)
+        layers = self._layer_vectors(torch.cat([start_1B, tokens_TB]), self._start_layers(len(tokens)))
+        return [LayerVectors(values[1:]) for values in layers]
+
+    def _layer_vectors(self, tokens_TB: Tensor, carried: Carried) -> list[Tensor]:
+        """The words, and what is there after each layer. -> (T, B, D) each"""
+        words_TBE = self.embedding(tokens_TB)
+        return [words_TBE, *self.stack.vectors(words_TBE, carried)]
 
     def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, state: Carried) -> tuple[Loss, Carried]:
         """See `StreamNet`."""

@@ -15,6 +15,7 @@ from elman.core.errors import DataError, UsageError
 from elman.lm import evaluate as evaluation
 from elman.lm.shaping import likeliest
 from elman.tasks.base import Prediction, PredictOptions, ShouldStop
+from elman.tasks.foundation import Foundation, cells_of, make_foundation
 from elman.tasks.masked.gaps import GAP, MASK, Gapped, read_gaps, space_mark
 from elman.tasks.measuring import part_notes
 from elman.tasks.text_task import TextModel
@@ -49,6 +50,8 @@ class Filled(Prediction):
 class MaskedTextModel(TextModel[Any]):
     """A masked model: it fills gaps, and is measured by how well it restores every token of a text from the others."""
 
+    reads_end = True
+
     def fill(self, text: str, *, k: int = 10) -> list[list[tuple[str, float]]]:
         """For every `<mask>` in a line of text its k likeliest symbols, with their probabilities."""
         if k < 1:
@@ -80,6 +83,18 @@ class MaskedTextModel(TextModel[Any]):
             for line in (line.decode() for line in lines.split()):
                 gaps = self.fill(line) if options.details and MASK in line else []
                 yield Filled(self.predict(line), gaps)
+
+    def foundation(self) -> Foundation:
+        """Words and cells of both directions, each of which reads both of the layer below."""
+        tensors = self.tensors()
+        return make_foundation(
+            self,
+            self.tokenizer,
+            vectors=tensors["embedding.weight"],
+            onward=cells_of(tensors, "stack.stack.layers.", "onward."),
+            backward=cells_of(tensors, "stack.stack.layers.", "backward."),
+            reads_both=True,
+        )
 
     def language_model(self) -> NoReturn:
         """There is none in it."""

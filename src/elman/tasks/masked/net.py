@@ -20,6 +20,7 @@ from elman.nets.attention_encoder import AttentionEncoder
 from elman.nets.dropout import locked_dropout
 from elman.nets.encoder import BidirectionalStack, make_cell
 from elman.nets.inputs import NetInputs
+from elman.nets.layer import LayerVectors
 from elman.nets.trainable import Loss
 from elman.nets.transformer import BlockShape
 from elman.nets.vocabulary_net import Layers, VocabularyNet, embedding_of
@@ -126,6 +127,12 @@ class MaskedModel(VocabularyNet[MaskedConfig]):
             if is_hidden.any():
                 found += self.restore(tokens, lengths, is_hidden)
         return found
+
+    def vectors(self, tokens: Array, lengths: Array) -> list[LayerVectors]:
+        """What each layer makes of every token, none of them hidden; the first is the words. tokens (B, T)"""
+        words_TBE = self.embedding(self._to_ids(tokens).t())
+        assert isinstance(self.stack, BidirectionalStack | AttentionEncoder)
+        return [LayerVectors(words_TBE), *self.stack.vectors(words_TBE, self._to_ids(lengths))]
 
     # -------------------------------------------------------------------------------------------------------- training
 

@@ -27,6 +27,7 @@ from elman.tasks.qa.stories import (
     encode_stories,
     look_up,
     read_stories,
+    split_sentence,
 )
 from elman.text.batches import one_pass
 from elman.text.readers import Sources
@@ -105,6 +106,10 @@ class QaModel(NetModel[QaRecord, QaAssets]):
         """The answer to a question about a text, or a list of sentences."""
         sentences = cut_sentences(context) if isinstance(context, str) else tuple(context)
         return self.answer([Question(sentences, question, "")])[0].text
+
+    def _encode_row(self, text: str) -> Array:
+        """The numbers of a text's words, as those of a sentence or a question."""
+        return np.array([self.words.number(word) for word in split_sentence(text, self.data)], dtype=np.int64)
 
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Answer]:
         """An answer for every question."""

@@ -15,6 +15,7 @@ from torch.nn import Linear
 
 from elman.core.arrays import Array
 from elman.nets.inputs import NetInputs
+from elman.nets.text_encoder import TextEncoder
 from elman.nets.text_net import TextNet, initialise_linear
 from elman.nets.trainable import Loss
 from elman.nets.vocabulary_net import embedding_of, load_tensors
@@ -72,6 +73,11 @@ class SpanNet(TextNet):
             return Spans(*(one.cpu().numpy() for one in parts))
 
     # -------------------------------------------------------------------------------------------------------- training
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """What reads the words of questions and contexts."""
+        return self.passages.reader
 
     def batch_loss(self, batch: SpanBatch, state: Any) -> tuple[Loss, None]:
         """Nats of the answers' first and last words; of an answer that stands there several times any place is right."""

@@ -14,7 +14,8 @@ from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.core.settings import make
-from elman.tasks.base import Examples, NetTask, Prepared, ReadFile, Report, TrainRequest
+from elman.tasks.base import Examples, Prepared, ReadFile, Report, TrainRequest
+from elman.tasks.founded_task import FoundedTask, foundation_of, foundation_words, give
 from elman.tasks.qa.assets import QaAssets, read_assets
 from elman.tasks.qa.config import ReaderConfig, StoriesConfig
 from elman.tasks.qa.data import (
@@ -50,7 +51,7 @@ RATE = 0.003
 QaExamples = Examples[QaAssets, list[Question]]
 
 
-class QaTask(NetTask[QaRecord, QaAssets, list[Question]]):
+class QaTask(FoundedTask[QaRecord, QaAssets, list[Question]]):
     """Stories and questions about them."""
 
     name = "qa"
@@ -70,11 +71,12 @@ class QaTask(NetTask[QaRecord, QaAssets, list[Question]]):
             model = make(ReaderConfig, {**request.settings["model"], "answer": kind}, section="model")
         if model.answer == "span":
             training = only_marked(training, data, notes)
+        base = foundation_of(request)
         words = learn_words(
             count_words(training, data),
             min_count=data.min_count,
             max_words=data.max_words,
-            more_words=vector_words(model),
+            more_words=[*vector_words(model), *foundation_words(base, lower_case=data.lower_case)],
             folds_case=model.vectors is not None,
         )
         vectors, said = vector_tensors(model, words.tokenizer)
@@ -102,7 +104,8 @@ class QaTask(NetTask[QaRecord, QaAssets, list[Question]]):
             notes=notes,
             own={"labels": labels if model.answer == "word" else ()},
         )
-        return Prepared(record, Examples(encoded.assets, encoded.arrays | vectors, heldout or None))
+        examples = Examples(encoded.assets, encoded.arrays | vectors, heldout or None)
+        return Prepared(record, examples, foundation=give(base, words.tokenizer, lower_case=data.lower_case))
 
     def plan(self, prepared: Prepared[QaRecord, QaAssets, list[Question]], means: Means) -> Plan:
         """The usual sizes: these nets are small, and what they need is passes."""

@@ -18,6 +18,7 @@ from elman.nets.inputs import NetInputs
 from elman.nets.layer import draw_weights
 from elman.nets.neural_lm import Carried
 from elman.nets.pooling import Pool
+from elman.nets.text_encoder import TextEncoder
 from elman.nets.text_net import TextNet
 from elman.nets.trainable import Loss
 from elman.nets.vocabulary_net import embedding_of, load_tensors
@@ -91,6 +92,11 @@ class WritingNet(TextNet):
         model = cls(config, NetInputs.to_load(words), answer_vocab_size=len(answers))
         load_tensors(model, tensors)
         return model
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """What reads the words of questions and contexts."""
+        return self.pairs.passages.reader
 
     def batch_loss(self, batch: PairBatch, state: Any) -> tuple[Loss, None]:
         """Nats of the answers' words and ends, each word read as it should have been written."""

@@ -64,9 +64,9 @@ def learn_vocabularies(
     data: PairsConfig,
     *,
     heldout: bool,
-    tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+    source_words: Tokenizer | None = None,
 ) -> LearnedPairs:
-    """The vocabularies of both sides (or the given ones), and the rows as ids, some held out if asked for.
+    """The vocabularies of both sides (of the sources, a given one), and the rows as ids, some held out if asked for.
 
     Rows with the same source are held out together, wherever they stand.
     """
@@ -76,14 +76,12 @@ def learn_vocabularies(
         notes.append(f"{len(rest):,} of {len(pairs):,} pairs are held out")
     elif heldout:
         notes.append("nothing is held out: there is only one source (--valid FILE gives pairs to validate on)")
-    if tokenizers is None:
-        units = (
-            _choose_units("source", training.sources, data, notes),
-            _choose_units("target", training.targets, data, notes),
-        )
-        source, target = _learn_both(without_reserved(training, units, data), units, data)
-    else:
-        source, target = tokenizers
+    units = (
+        _choose_units("source", training.sources, data, notes),
+        _choose_units("target", training.targets, data, notes),
+    )
+    source, target = _learn_both(without_reserved(training, units, data), units, data)
+    source = source_words or source
     train, more = encode_pairs(training, source, target, data, is_training=True)
     notes += more
     if train.num_rows == 0:

@@ -179,6 +179,13 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
                 number += 1
                 yield Translations(number, text, best, options)
 
+    reads_end = True
+
+    def _encode_row(self, text: str) -> Array:
+        """A source as ids; of one that is too long the beginning."""
+        source = self.source_text(text.replace("\n", " ")).strip()
+        return self._encode(source, "the source", SearchOptions(truncates=True))[0][:-1]
+
     def _search_options(self, options: PredictOptions) -> SearchOptions:
         has_attention = self.config.context == "attention"
         return SearchOptions(

@@ -16,10 +16,14 @@ from torch import Tensor
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
+from elman.nets.attention_encoder import AttentionEncoder
 from elman.nets.embedding import Embedding
+from elman.nets.encoder import BidirectionalStack
 from elman.nets.full_head import FullHead
 from elman.nets.inputs import NetInputs
+from elman.nets.layer import LayerVectors
 from elman.nets.neural_lm import Carried, NeuralLm, NeuralState
+from elman.nets.onward import OnwardStack
 from elman.nets.trainable import Loss
 from elman.nets.vocabulary_net import embedding_of
 from elman.tasks.seq2seq.config import Seq2SeqConfig
@@ -36,6 +40,7 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
     longest_source: tokens of the longest source it is to be trained on, for what has a place for each.
     """
 
+    encoder: BidirectionalStack | OnwardStack | AttentionEncoder
     _num_batches: Tensor
 
     def __init__(
@@ -89,6 +94,11 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
         """The state before anything was written. source (B, S), lengths (B,)"""
         with torch.inference_mode():
             return self._begin(self._encode(self._to_ids(source).t(), self._to_ids(lengths), is_noisy=False))
+
+    def vectors(self, source: Array, lengths: Array) -> list[LayerVectors]:
+        """What each layer of the encoder makes of every source token; the first is the words. source (B, S)"""
+        words_SBE = self.source_embedding(self._to_ids(source).t())
+        return [LayerVectors(words_SBE), *self.encoder.vectors(words_SBE, self._to_ids(lengths))]
 
     def attention_weights(self, source: Array, lengths: Array, target: Array) -> Array:
         """How much each target token looked at each source token, by reading the target again. -> (B, T, S)

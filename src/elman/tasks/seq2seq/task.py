@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from elman import store
 from elman.core.arrays import Array
-from elman.tasks.base import Examples, NetTask, Prepared, ReadFile, Report, ShouldStop, TrainRequest
+from elman.tasks.base import Examples, Prepared, ReadFile, Report, ShouldStop, TrainRequest
+from elman.tasks.foundation import Foundation, Given
+from elman.tasks.founded_task import FoundedTask, foundation_of, is_bidirectional
 from elman.tasks.seq2seq.config import PairsConfig, Seq2SeqConfig
 from elman.tasks.seq2seq.data import PairBatches, encode_pairs, learn_vocabularies
 from elman.tasks.seq2seq.model import SOURCE_PREFIX, Seq2SeqRecord, Tokenizers, Translator
@@ -33,20 +36,23 @@ COVERED_SHARE = 0.999  # share of the training pairs whose target length the len
 PairExamples = Examples[Tokenizers, Pairs]
 
 
-class Seq2SeqTask(NetTask[Seq2SeqRecord, Tokenizers, Pairs]):
+class Seq2SeqTask(FoundedTask[Seq2SeqRecord, Tokenizers, Pairs]):
     """Translation, and whatever else turns one line into another."""
 
     name = "seq2seq"
-    flags = frozenset({"targets"})
+    flags = frozenset({"targets", "init"})
     record_type = Seq2SeqRecord
     model_type = Translator
+    foundation_units = ()
 
     def prepare(self, request: TrainRequest) -> Prepared[Seq2SeqRecord, Tokenizers, Pairs]:
         """Read the pairs and learn the vocabularies of both sides."""
         data: PairsConfig = self.data_settings(request.settings["data"])
         model: Seq2SeqConfig = self.model_settings(request.settings["model"])
         pairs = read_pairs(request.data, data, targets=request.targets)
-        learned = learn_vocabularies(pairs, data, heldout=request.holds_out)
+        base = foundation_of(request)
+        source_words = None if base is None else base.tokenizer
+        learned = learn_vocabularies(pairs, data, heldout=request.holds_out, source_words=source_words)
         request.say(learned.notes)
         notes = list(learned.notes)
         heldout, texts = learned.heldout, learned.heldout_pairs
@@ -66,7 +72,24 @@ class Seq2SeqTask(NetTask[Seq2SeqRecord, Tokenizers, Pairs]):
         data = data.model_copy(update={"source_units": learned.source.units, "target_units": learned.target.units})
         record = self.new_record(request, data=data, model=model, source=source, notes=notes)
         assets = Tokenizers(learned.source, learned.target)
-        return Prepared(record, Examples(assets, arrays, None if heldout is None else texts))
+        foundation = None if base is None else Given(base, np.arange(base.tokenizer.vocab_size))
+        return Prepared(record, Examples(assets, arrays, None if heldout is None else texts), foundation=foundation)
+
+    def settled_model(self, base: Foundation, given: Mapping[str, Any]) -> dict[str, Any]:
+        """As wide as the encoder's directions together."""
+        settled = super().settled_model(base, given)
+        if "hidden" in settled and is_bidirectional(given):
+            settled["hidden"] *= 2
+        return settled
+
+    def settled_data(self, base: Foundation, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Sources have the foundation's symbols; targets have their own, other ones only by data.target_units."""
+        both = {"units": base.tokenizer.units} if "units" in given else {}
+        return {**both, "source_units": base.tokenizer.units, "shared": False}
+
+    def foundation_parts(self, net: Any) -> tuple[Any, Any]:
+        """The words and the layers of the encoder."""
+        return net.source_embedding, net.encoder
 
     def plan(self, prepared: Prepared[Seq2SeqRecord, Tokenizers, Pairs], means: Means) -> Plan:
         """Sizes for what the user has not set."""

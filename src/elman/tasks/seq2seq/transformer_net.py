@@ -30,6 +30,7 @@ class TransformerPairs(PairModel):
     """
 
     stack: DecoderStack
+    encoder: AttentionEncoder
 
     def _complete(self, config: Seq2SeqConfig, longest_source: int | None) -> Seq2SeqConfig:
         return config.model_copy(update={"window": config.window or config.longest_target or USUAL_WINDOW})

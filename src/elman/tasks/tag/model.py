@@ -19,7 +19,7 @@ from elman.tasks.measuring import part_notes, rounded, rows_in_time
 from elman.tasks.tag.assets import TagAssets
 from elman.tasks.tag.config import SentencesConfig, TaggerConfig
 from elman.tasks.tag.conll import Format, Sentence, SentenceReader, read_sentences, write_sentence
-from elman.tasks.tag.data import FormTable, TagBatches, encode_sentences
+from elman.tasks.tag.data import FormTable, TagBatches, Words, encode_sentences
 from elman.tasks.tag.metrics import tag_numbers
 from elman.text.batches import one_pass
 from elman.text.readers import Sources
@@ -122,11 +122,23 @@ class Tagger(NetModel[TagRecord, TagAssets]):
                 found[i] = tagged
         return found
 
-    def _tag(self, sentences: Sequence[Sequence[str]], with_probabilities: bool) -> Iterator[Tagged]:
+    unknown_row = ("a",)
+
+    def _encode_row(self, text: str) -> Any:
+        """The words of a text: the net numbers and spells those of a batch together."""
+        return text.split()
+
+    def _layer_vectors(self, rows: Sequence[Any]) -> Any:
+        return self.net.word_vectors(self._words(rows))
+
+    def _words(self, sentences: Sequence[Sequence[str]]) -> Words:
+        """Sentences as the net reads them."""
         (ids,), forms = encode_sentences([sentences], self.lexicon)
         rows, lengths = padded(ids, begins_of(ids), np.arange(len(sentences)))
-        words = FormTable(forms).look_up(rows[:, :-1], lengths - 1)
-        tags = self.net.predict(words, with_probabilities=with_probabilities)
+        return FormTable(forms).look_up(rows[:, :-1], lengths - 1)
+
+    def _tag(self, sentences: Sequence[Sequence[str]], with_probabilities: bool) -> Iterator[Tagged]:
+        tags = self.net.predict(self._words(sentences), with_probabilities=with_probabilities)
         for row, sentence in enumerate(sentences):
             best = tags.best[row, : len(sentence)]
             names = tuple(self.labels[number] for number in best.tolist())

@@ -19,6 +19,7 @@ from elman.core.arrays import Array
 from elman.core.tensors import under_prefix
 from elman.nets.crf import Crf
 from elman.nets.inputs import NetInputs, dtype_of
+from elman.nets.layer import LayerVectors
 from elman.nets.layer_mix import LayerMix
 from elman.nets.spelling import CharacterEncoder
 from elman.nets.text_encoder import TextEncoder
@@ -149,18 +150,27 @@ class TaggerModel(TextNet):
         spelling += 0.0 if self.bilm is None else self.bilm.multiply_adds() / 3  # nothing goes back through it
         return spelling + self.reader.stack.multiply_adds() + self.output.weight.numel() + crf
 
+    def word_vectors(self, words: Words) -> list[LayerVectors]:
+        """What each layer makes of every word; the first is the words alone, without their spelling."""
+        lengths_B = self._ids(words.lengths)
+        return self.reader.vectors(self._ids(words.words).t(), lengths_B, self._beside(words, lengths_B))
+
     def _scores(self, words: Words) -> tuple[Tensor, Tensor]:
         """-> (T, B, L), (B,)"""
         lengths_B = self._ids(words.lengths)
-        beside: list[Tensor] = []  # the words, (T, B, ...) each
+        encoding = self.reader(self._ids(words.words).t(), lengths_B, self._beside(words, lengths_B))
+        return self.output(encoding.outputs), lengths_B
+
+    def _beside(self, words: Words, lengths_B: Tensor) -> Tensor | None:
+        """What is read beside the words: their spelling, the layers of language models. -> (T, B, ...)"""
+        beside: list[Tensor] = []
         if self.spelling is not None:
             spelt_UD = self.spelling(self._ids(words.spelling), self._ids(words.spelling_lengths))
             beside.append(F.embedding(self._ids(words.forms).t(), spelt_UD))
         if self.bilm is not None and self.mix is not None:
             assert words.foreign is not None
             beside.append(self.mix(self.bilm(self._ids(words.foreign), lengths_B)).transpose(0, 1))
-        encoding = self.reader(self._ids(words.words).t(), lengths_B, torch.cat(beside, dim=-1) if beside else None)
-        return self.output(encoding.outputs), lengths_B
+        return torch.cat(beside, dim=-1) if beside else None
 
 
 def allowed_pairs(labels: Sequence[str], scheme: str | None) -> Array | None:

@@ -13,7 +13,8 @@ from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.core.tensors import under_prefix
-from elman.tasks.base import Examples, NetTask, Prepared, ReadFile, Report, TrainRequest
+from elman.tasks.base import Examples, Prepared, ReadFile, Report, TrainRequest
+from elman.tasks.founded_task import FoundedTask, foundation_of, foundation_words, give
 from elman.tasks.tag.assets import BILM_TENSORS, TagAssets, read_assets, read_bilm
 from elman.tasks.tag.config import SentencesConfig, TaggerConfig
 from elman.tasks.tag.conll import Sentence, read_sentences
@@ -50,7 +51,7 @@ USUAL_BATCH = 32
 TagExamples = Examples[TagAssets, list[Sentence]]
 
 
-class TagTask(NetTask[TagRecord, TagAssets, list[Sentence]]):
+class TagTask(FoundedTask[TagRecord, TagAssets, list[Sentence]]):
     """Parts of speech, named entities, and whatever else is said of every word."""
 
     name = "tag"
@@ -67,10 +68,11 @@ class TagTask(NetTask[TagRecord, TagAssets, list[Sentence]]):
         _check_labels(labels)
         model, scheme_notes = _choose_output(model, labels, training)
         bilm = None if model.bilm is None else read_bilm(Path(model.bilm))
+        base = foundation_of(request)
         lexicon = learn_lexicon(
             training,
             data,
-            more_words=vector_words(model),
+            more_words=[*vector_words(model), *foundation_words(base)],
             folds_case=model.vectors is not None,
             foreign=None if bilm is None else bilm.words,
         )
@@ -97,7 +99,7 @@ class TagTask(NetTask[TagRecord, TagAssets, list[Sentence]]):
         )
         record = self.new_record(request, data=data, model=model, source=source, notes=notes, own={"labels": labels})
         assets = TagAssets(lexicon, None if bilm is None else bilm.config)
-        return Prepared(record, Examples(assets, arrays, heldout or None))
+        return Prepared(record, Examples(assets, arrays, heldout or None), foundation=give(base, lexicon.words))
 
     def plan(self, prepared: Prepared[TagRecord, TagAssets, list[Sentence]], means: Means) -> Plan:
         """Sizes for what the user has not set; the output was chosen by the look of the tags."""

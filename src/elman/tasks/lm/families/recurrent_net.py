@@ -45,15 +45,21 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
         return tuple(zeros)
 
     def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
+        reading = self._read_layers(tokens_TB, self._states(carried), is_noisy=is_noisy)
         if self.config.initial_state == "learned":
-            *states, is_beginning_B = carried
-            begin_BH = [
-                torch.where(is_beginning_B[:, None], own, state)
-                for own, state in zip(self.initial, states, strict=True)
-            ]
-            reading = self._read_layers(tokens_TB, tuple(begin_BH), is_noisy=is_noisy)
-            return reading._replace(carried=(*reading.carried, torch.zeros_like(is_beginning_B)))
-        return self._read_layers(tokens_TB, carried, is_noisy=is_noisy)
+            return reading._replace(carried=(*reading.carried, torch.zeros_like(carried[-1])))
+        return reading
+
+    def _layer_vectors(self, tokens_TB: Tensor, carried: Carried) -> list[Tensor]:
+        return super()._layer_vectors(tokens_TB, self._states(carried))
+
+    def _states(self, carried: Carried) -> Carried:
+        """Those of the layers; of rows at a beginning, where that is learned, the parameter."""
+        if self.config.initial_state != "learned":
+            return carried
+        *states, is_beginning_B = carried
+        both = zip(self.initial, states, strict=True)
+        return tuple(torch.where(is_beginning_B[:, None], own, state) for own, state in both)
 
     def _read_layers(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
         if not is_noisy:

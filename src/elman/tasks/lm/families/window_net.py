@@ -43,10 +43,19 @@ class WindowModel(NeuralModel[WindowConfig]):
         words_XBE = self.embedding(read_XB, config.dropout_embedding if is_noisy else 0.0)
         words_XBE = locked_dropout(words_XBE, config.rate("input") if is_noisy else 0.0)
         num_tokens = len(tokens_TB)
-        window_TBW = torch.cat([words_XBE[back : back + num_tokens] for back in range(config.window)], dim=-1)
+        window_TBW = self._side_by_side(words_XBE)
         outputs = [window_TBW] if config.direct else []
         if config.layers:
             outputs.append(self.stack(window_TBW, (), dropout=config.rate("layers") if is_noisy else 0.0)[0])
         outputs_TBH = torch.cat(outputs, dim=-1) if len(outputs) > 1 else outputs[0]
         outputs_TBH = locked_dropout(outputs_TBH, config.rate("output") if is_noisy else 0.0)
         return LayerOutputs(self._project(outputs_TBH), (read_XB[num_tokens:].t(),), None)
+
+    def _layer_vectors(self, tokens_TB: Tensor, carried: Carried) -> list[Tensor]:
+        words_XBE = self.embedding(torch.cat([carried[0].t(), tokens_TB]))
+        return [words_XBE[self.config.window - 1 :], *self.stack.vectors(self._side_by_side(words_XBE), ())]
+
+    def _side_by_side(self, words_XBE: Tensor) -> Tensor:
+        """The words of each window, X = T + window - 1. -> (T, B, window * E)"""
+        num_windows = len(words_XBE) - self.config.window + 1
+        return torch.cat([words_XBE[back : back + num_windows] for back in range(self.config.window)], dim=-1)
