@@ -15,7 +15,7 @@ import elman
 from elman import EvaluateOptions
 from elman.api import parse_size
 from elman.core.errors import MissingError, UsageError, WriteError
-from elman.tasks.lm.model import until
+from elman.lm.stopping import until
 from elman.training.budget import parse_duration
 
 LINES = ["the cat sat on the mat .", "the dog sat on the log .", "a cat and a dog .", "who saw the cat ?"]

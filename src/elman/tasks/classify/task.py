@@ -60,7 +60,7 @@ class ClassifyTask(FoundedTask[ClassifyRecord, ClassifyAssets, Pairs]):
     """Sentiment, spam, topics, stars: whatever is said of a whole text."""
 
     name = "classify"
-    flags = frozenset({"targets"})
+    flags = frozenset({"init", "targets"})
     record_type = ClassifyRecord
     model_type = Classifier
     plans_an_end = True

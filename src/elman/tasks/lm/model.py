@@ -18,6 +18,7 @@ from elman.lm import evaluate as evaluation
 from elman.lm.protocol import refuse_nan
 from elman.lm.search import beam_search, sample
 from elman.lm.shaping import Shaping, likeliest
+from elman.lm.stopping import until
 from elman.tasks.base import EvaluateOptions, Prediction, PredictOptions, TaskModel
 from elman.tasks.foundation import Foundation, cells_of, make_foundation
 from elman.tasks.lm.family import Saveable
@@ -395,22 +396,3 @@ def _checked_text(text: object) -> str:
     if not isinstance(text, str):
         raise UsageError(f"a text is needed, not {text!r}", hint="score takes a text, or a list of texts")
     return text
-
-
-def until(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
-    """The text of the pieces up to the first stop text; what may be the beginning of one is held back until it is not."""
-    if any(not stop for stop in stops):
-        raise UsageError("a stop text is empty", hint="give at least one character")
-    held = ""
-    for piece in pieces:
-        held += piece
-        found = [place for stop in stops if (place := held.find(stop)) >= 0]
-        if found:
-            yield held[: min(found)]
-            return
-        keep = max((size for stop in stops for size in range(1, len(stop)) if held.endswith(stop[:size])), default=0)
-        if ready := held[: len(held) - keep]:
-            yield ready
-        held = held[len(held) - keep :]
-    if held:
-        yield held

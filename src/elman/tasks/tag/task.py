@@ -55,7 +55,7 @@ class TagTask(FoundedTask[TagRecord, TagAssets, list[Sentence]]):
     """Parts of speech, named entities, and whatever else is said of every word."""
 
     name = "tag"
-    flags = frozenset({"targets"})
+    flags = frozenset({"init", "targets"})
     record_type = TagRecord
     model_type = Tagger
 
