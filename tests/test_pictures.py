@@ -75,7 +75,7 @@ def test_nothing_in_the_current_directory_is_executed_to_draw(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))  # as `python -m elman` has it
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert run._curves(JOURNAL, 100.0, pytest.fail).keys() == {"curves.svg"}
+    assert run._curves(JOURNAL, Wording(), 100.0, pytest.fail).keys() == {"curves.svg"}
     assert not (tmp_path / "executed").exists()
 
 
