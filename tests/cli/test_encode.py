@@ -88,3 +88,15 @@ def test_what_does_not_go_together_is_refused(run: Run, net: Path, lines: Path, 
 def test_models_that_count_have_no_vectors(run: Run, model: Path, lines: Path) -> None:
     found = run("encode", model, lines)
     assert found.code == 2 and "that is no net" in found.err
+
+
+def test_what_is_no_text_stops_it_or_has_zeros_in_its_place(run: Run, net: Path, tmp_path: Path) -> None:
+    """The hint named flags that only training has."""
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"the cat\n\xff\xfe\nthe dog\n")
+    stopped = run("encode", net, bad)
+    assert (stopped.code, stopped.out) == (65, "")
+    assert "--errors skip" in stopped.err and "--set" not in stopped.err
+    rows = run("encode", net, bad, "--errors", "skip").out.splitlines()
+    assert len(rows) == 3
+    assert [set(row.split("\t")) == {"0"} for row in rows] == [False, True, False]

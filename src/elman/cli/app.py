@@ -147,7 +147,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _usable(hint: str | None, verb: Sequence[str]) -> str | None:
     """A hint with the flags of the verb that was called: --set is only for training."""
-    if hint is None or not {*verb} & {"predict", "evaluate", "score"}:
+    if hint is None or not {*verb} & {"predict", "evaluate", "score", "encode"}:
         return hint
     hint = hint.replace("--set data.skip_bad=true drops such lines", "--errors skip passes over such lines")
     return hint.replace("--set data.errors=replace", "--errors replace")

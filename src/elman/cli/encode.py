@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import ModelDirectory, NoVerify, OverwriteFile, Threads
+from elman.cli.options import Errors, ModelDirectory, NoVerify, OverwriteFile, Threads
 from elman.cli.verb import examples
 from elman.core.errors import UsageError
 
@@ -47,6 +47,7 @@ def encode(
     ] = None,
     k: Annotated[int, typer.Option("--k", min=1, metavar="N", help="With --near: so many lines.")] = 10,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    errors: Errors = None,
     overwrite: OverwriteFile = False,
     threads: Threads = None,
     no_verify: NoVerify = False,
@@ -62,7 +63,9 @@ def encode(
     from elman.api import TaskModel, load
 
     model: TaskModel[Any] = load(directory, verify=not no_verify)
-    found = model.encode_lines(["-" if file is None else str(file)], layer=layer, pool=None if per_token else pool)
+    found = model.encode_lines(
+        ["-" if file is None else str(file)], layer=layer, pool=None if per_token else pool, errors=errors
+    )
     if near is not None:
         _print_nearest(found, near, model.encode(near, layer=layer, pool=pool), count=k, json=json)
     elif out is not None:

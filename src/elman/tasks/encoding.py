@@ -14,6 +14,7 @@ import numpy as np
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.tasks.foundation import FOUNDATION_HINT, Foundation
+from elman.tasks.options import Errors, PredictOptions
 from elman.text.readers import Reader, Sources
 from elman.text.rows import like_length, pad_all
 from elman.text.settings import DataConfig
@@ -49,11 +50,20 @@ class Encodes:
         return found if pool is None else np.array(found, dtype=np.float32).reshape(len(many), -1)
 
     def encode_lines(
-        self, sources: Sources, *, layer: int | None = None, pool: Pooling | None = "mean"
+        self,
+        sources: Sources,
+        *,
+        layer: int | None = None,
+        pool: Pooling | None = "mean",
+        errors: Errors | None = None,
     ) -> Iterator[tuple[str, Array]]:
-        """Every line of some files and its vector (or its tokens' vectors), in order, a block of lines at a time."""
+        """Every line of some files and its vector (or its tokens' vectors), in order, a block of lines at a time.
+
+        errors: as of `predict`; a line that is passed over is an empty one.
+        """
+        options = PredictOptions(errors=errors)
         reading = DataConfig.model_validate({"errors": self.record.data.errors, "skip_bad": False})
-        for block in Reader(sources, reading).blocks():
+        for block in Reader(sources, options.reading(reading), on_bad=options.on_bad).blocks():
             lines = [line.decode() for line in block.split()]
             yield from zip(lines, self.encode(lines, layer=layer, pool=pool), strict=True)
 
