@@ -1,4 +1,4 @@
-"""Noise that keeps a net from learning by heart. Masks come from torch's own generator, which training saves."""
+"""Dropout of features, words and recurrent weights. Masks come from torch's global generator, which checkpoints save."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def locked_dropout(values_TBH: Tensor, rate: float) -> Tensor:
-    """Each row loses the same features at every step (Gal & Ghahramani 2016); the rest is scaled up. -> (T, B, H)"""
+    """Dropout with one mask per row for all steps (Gal & Ghahramani 2016). -> (T, B, H)"""
     if rate == 0:
         return values_TBH
     mask_1BH = torch.empty_like(values_TBH[:1]).bernoulli_(1 - rate).div_(1 - rate)
@@ -16,7 +16,7 @@ def locked_dropout(values_TBH: Tensor, rate: float) -> Tensor:
 
 
 def drop_words(weight_VE: Tensor, tokens: Tensor, rate: float) -> Tensor:
-    """The tokens' embeddings, some words zero wherever they occur in the batch (Merity et al. 2018). -> (..., E)"""
+    """The tokens' embeddings, with some words zeroed wherever they occur in the batch (Merity et al. 2018). -> (..., E)"""
     embedded = F.embedding(tokens, weight_VE)
     if rate == 0:
         return embedded
@@ -26,5 +26,5 @@ def drop_words(weight_VE: Tensor, tokens: Tensor, rate: float) -> Tensor:
 
 
 def drop_weights(weight: Tensor, rate: float) -> Tensor:
-    """Recurrent weights with some of them zero for a whole step: a plain tensor, so fused kernels still take it."""
+    """Recurrent weights with some of them zero for the whole batch: a plain tensor, so fused kernels still accept it."""
     return F.dropout(weight, rate) if rate else weight
