@@ -1,7 +1,7 @@
-"""How well a model knows a text: counts first (`Tally`), numbers from them, and a signature of all that moves a number.
+"""Perplexity of a text: a `Tally` of counts, the numbers computed from it, and a signature of what they depend on.
 
-Every token and one end-of-sequence a line is scored, the start symbol never. Nats are -log p. `B` rows, `T` columns of
-a batch, `N` tokens, `L` lines. Knows models only as `elman.lm` declares them, and text only as blocks of ids.
+Every token and one end-of-sequence per line is scored, the start symbol never. Nats are -log p. `B` rows, `T` columns of
+a batch, `N` tokens, `L` lines. Knows models only by the protocol of `elman.lm`, and text only as blocks of ids.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from elman.lm.protocol import FreeModel, S
 from elman.text.units.vocabulary import EOS_ID
 
 LN2 = math.log(2)
-CHUNK_TOKENS = 1 << 18  # scored in one call: enough for count models to vectorise; nets cut smaller pieces inside
-JOINED_TOKENS = 1 << 21
-SIMILAR = 0.85  # lines of one batch are at least so long, in parts of its longest: little padding, few batches
-UNIT_TOKENS = 1_000  # of a stream are drawn together by the bootstrap, since neighbours are alike
-MIN_UNITS = 5  # fewer say nothing about how a number would vary
-MAX_UNITS = 2_000  # more cost time and change nothing: neighbours are drawn together
+CHUNK_TOKENS = 1 << 18  # tokens scored in one call: enough to vectorise count models; nets split further
+JOINED_TOKENS = 1 << 21  # tokens of text collected before lines are sorted into batches
+SIMILAR = 0.85  # shortest line of a batch relative to its longest: little padding, few batches
+UNIT_TOKENS = 1_000  # tokens per bootstrap unit of a stream; they are resampled together, since neighbours correlate
+MIN_UNITS = 5  # fewest units for a bootstrap interval
+MAX_UNITS = 2_000  # most units; beyond it neighbours are merged, which saves time and changes nothing
 T = TypeVar("T")
 Scorer = Callable[[Array], Array]  # the ids of a block -> the nats of its tokens; blocks come in order
 
@@ -49,13 +49,13 @@ class IdBlock(Protocol):
 
 @dataclass(frozen=True)
 class Tally:
-    """What was counted while scoring; tallies of parts add up to the tally of the whole."""
+    """Counts of an evaluation; the tallies of parts add up to the tally of the whole."""
 
-    nats: float = 0.0  # -log p, summed over the tokens that are possible
+    nats: float = 0.0  # sum of -log p over the tokens that are possible
     tokens: int = 0
-    bytes: int = 0  # of the text as it was in the file
+    bytes: int = 0  # bytes of the text in its file
     unknown_tokens: int = 0  # scored as <unk>
-    impossible_tokens: int = 0  # of probability zero
+    impossible_tokens: int = 0  # tokens of probability zero
     lines: int = 0
 
     def __add__(self, other: Tally) -> Tally:
@@ -70,30 +70,30 @@ class Tally:
 
     @property
     def nats_per_token(self) -> float | None:
-        """Mean surprise; None where it is infinite, or nothing was scored."""
+        """Mean -log p; None if it is infinite, or nothing was scored."""
         return self.nats / self.tokens if self.tokens and not self.impossible_tokens else None
 
     @property
     def perplexity(self) -> float | None:
-        """exp of nats per token: among how many equally likely tokens the model was choosing, on average."""
+        """exp(nats per token): the number of equally likely tokens that would be as hard to predict."""
         return None if self.nats_per_token is None else _exp(self.nats_per_token)
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Bits to write a byte of the text: the number that compares across units and vocabularies."""
+        """Bits per byte of text, comparable across units and vocabularies."""
         return self.nats / (LN2 * self.bytes) if self.bytes and not self.impossible_tokens else None
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A tally, the interval of its perplexity (95 %, None for too short a text), and the signature of the numbers."""
+    """A tally, the 95 % interval of its perplexity (None for a short text), and the signature of the numbers."""
 
     tally: Tally
     interval: tuple[float, float] | None
     signature: str
 
     def as_json(self) -> dict[str, Any]:
-        """The numbers under the names that `evaluate --json` prints; null for what is infinite or unknown."""
+        """The numbers as `evaluate --json` prints them; null if infinite or unknown."""
         low, high = self.interval or (None, None)
         numbers = {
             "perplexity": self.tally.perplexity,
@@ -113,7 +113,7 @@ class Evaluation:
 
 
 def signature(*, units: str, vocab_size: int, tokenizer_fingerprint: str, reset_lines: bool) -> str:
-    """All that moves a perplexity besides model and text, in one line: equal signatures, comparable numbers."""
+    """All that a perplexity depends on besides model and text, in one line: equal signatures, comparable numbers."""
     parts = {
         "units": units,
         "vocab": vocab_size,
@@ -135,7 +135,7 @@ def evaluate(
     rng: np.random.Generator | None = None,
     chunk_tokens: int = CHUNK_TOKENS,
 ) -> Evaluation:
-    """Score a text: as one stream whose state is carried, or each line alone. Without an rng there is no interval."""
+    """Score a text: as one stream with the state carried on, or each line alone. Without an rng there is no interval."""
     scorer = lines_scorer(lm, chunk_tokens) if reset_lines else stream_scorer(lm, chunk_tokens)
     return evaluate_by(scorer, blocks, reset_lines=reset_lines, signature=signature, rng=rng)
 
@@ -148,9 +148,9 @@ def evaluate_by(
     signature: str,
     rng: np.random.Generator | None = None,
 ) -> Evaluation:
-    """The numbers of a text whose tokens are scored by a function. Without an rng there is no interval.
+    """The numbers of a text, given a function that scores its tokens. Without an rng there is no interval.
 
-    Memory holds a few blocks, and two numbers for each line (or 1,000 tokens of a stream) for the interval.
+    Memory use: a few blocks, and two numbers per line (or 1,000 tokens of a stream) for the interval.
     """
     tally = Tally()
     unit_nats: list[Array] = []
@@ -161,7 +161,7 @@ def evaluate_by(
             unit_nats.append(np.add.reduceat(nats_N, starts, dtype=np.float64))
             unit_tokens.append(np.diff(starts, append=len(nats_N)))
     if tally.tokens == 0:
-        raise DataError("there is nothing to score: the text is empty")
+        raise DataError("nothing to score: the text is empty")
     interval = None
     if rng is not None and tally.impossible_tokens == 0:
         interval = bootstrap(np.concatenate(unit_nats), np.concatenate(unit_tokens), rng=rng)
@@ -179,23 +179,23 @@ class _Joined:
 
 
 def _joined(blocks: Iterable[IdBlock]) -> Iterator[IdBlock]:
-    """Blocks put together until there are enough lines of every length to fill batches."""
-    waiting: list[IdBlock] = []
+    """Blocks joined until there are enough lines of every length to fill batches."""
+    pending: list[IdBlock] = []
     for block in itertools.chain(blocks, [None]):
         if block is not None:
-            waiting.append(block)
-        if waiting and (block is None or sum(len(one.ids) for one in waiting) >= JOINED_TOKENS):
+            pending.append(block)
+        if pending and (block is None or sum(len(one.ids) for one in pending) >= JOINED_TOKENS):
             yield _Joined(
-                np.concatenate([one.ids for one in waiting]),
-                sum(one.num_lines for one in waiting),
-                sum(one.num_bytes for one in waiting),
-                sum(one.unknown_tokens for one in waiting),
+                np.concatenate([one.ids for one in pending]),
+                sum(one.num_lines for one in pending),
+                sum(one.num_bytes for one in pending),
+                sum(one.unknown_tokens for one in pending),
             )
-            waiting = []
+            pending = []
 
 
 def _scored(scorer: Scorer, blocks: Iterable[IdBlock], *, reset_lines: bool) -> Iterator[tuple[IdBlock, Array, Array]]:
-    """Each block, the nats of its tokens, and where in it the bootstrap's units begin."""
+    """Each block, the nats of its tokens, and where its bootstrap units begin."""
     for block in blocks:
         ids = np.asarray(block.ids, dtype=np.int64)
         if len(ids) == 0:
@@ -206,12 +206,12 @@ def _scored(scorer: Scorer, blocks: Iterable[IdBlock], *, reset_lines: bool) -> 
 
 
 def lines_scorer(lm: FreeModel[S], chunk_tokens: int = CHUNK_TOKENS) -> Scorer:
-    """Each line read alone from the start."""
+    """A scorer that reads each line alone from the start."""
     return lambda ids: _line_nats(lm, ids, np.diff(line_starts(ids), append=len(ids)), chunk_tokens)
 
 
 def stream_scorer(lm: FreeModel[S], chunk_tokens: int = CHUNK_TOKENS) -> Scorer:
-    """All that comes read as one stream, the state carried from block to block."""
+    """A scorer that reads all blocks as one stream, the state carried from block to block."""
     state = lm.start(1)
 
     def score(ids: Array) -> Array:
@@ -231,7 +231,7 @@ def line_starts(ids: Array) -> Array:
 def _tally(block: IdBlock, nats_N: Array) -> Tally:
     nats = float(nats_N.sum(dtype=np.float64))
     if math.isnan(nats):
-        raise DataError("the model's log-probabilities are not numbers (NaN)", hint="its weights are damaged")
+        raise DataError("the model's log-probabilities are NaN", hint="its weights are damaged")
     impossible_tokens = 0
     if math.isinf(nats):
         is_possible = np.isfinite(nats_N)
@@ -243,14 +243,14 @@ def _tally(block: IdBlock, nats_N: Array) -> Tally:
 def bootstrap(
     nats: Array, tokens: Array, *, rng: np.random.Generator, resamples: int = 1_000, level: float = 0.95
 ) -> tuple[float, float] | None:
-    """The interval in which the perplexity of another such text would lie: units drawn again, with replacement.
+    """The bootstrap interval of a perplexity: units are resampled with replacement.
 
-    nats and tokens of each unit, (U,). None where there are too few units to say.
+    nats and tokens of each unit, (U,). None if there are too few units.
     """
     if len(nats) < MIN_UNITS:
         return None
-    together = -(-len(nats) // MAX_UNITS)
-    starts = np.arange(0, len(nats), together)
+    merged = -(-len(nats) // MAX_UNITS)  # neighbouring units per unit
+    starts = np.arange(0, len(nats), merged)
     nats, tokens = np.add.reduceat(nats, starts), np.add.reduceat(tokens, starts)
     means = np.empty(resamples)
     for i in range(resamples):
@@ -262,11 +262,11 @@ def bootstrap(
 
 @dataclass(frozen=True)
 class LineScores:
-    """Lines scored each alone, as columns; nats are infinite where a token is impossible."""
+    """Scores of lines, each read alone, as columns; nats are infinite if a token is impossible."""
 
     nats: Array  # (L,)
     tokens: Array  # (L,)
-    token_nats: Array  # (N,) all lines' tokens, one line after the other
+    token_nats: Array  # (N,) of the tokens of all lines, concatenated
 
     @property
     def perplexities(self) -> Array:
@@ -280,11 +280,11 @@ class LineScores:
 
 
 def score_lines(lm: FreeModel[S], lines: Sequence[Array], *, chunk_tokens: int = CHUNK_TOKENS) -> LineScores:
-    """Score each line alone from the start, exactly the ids it has: its end-of-sequence must be among them."""
+    """Score the ids of each line from the start; the end-of-sequence must be among them."""
     lengths_L = np.array([len(line) for line in lines], dtype=np.int64)
     ids = np.concatenate([np.zeros(0, dtype=np.int64), *lines]).astype(np.int64, copy=False)
     nats_N = _line_nats(lm, ids, lengths_L, chunk_tokens)
-    # By line number: reduceat has no 0 for an empty line, and differences of a running total lose digits.
+    # bincount: reduceat gives no 0 for an empty line, and differences of a running total lose precision.
     nats_L = np.bincount(np.repeat(np.arange(len(lines)), lengths_L), weights=nats_N, minlength=len(lines))
     return LineScores(nats_L, lengths_L, nats_N)
 
@@ -295,7 +295,7 @@ def _line_nats(lm: FreeModel[S], ids_N: Array, lengths_L: Array, chunk_tokens: i
     starts_L = np.cumsum(lengths_L) - lengths_L
     order = np.argsort(-lengths_L, kind="stable")
     falling = -lengths_L[order]
-    first, end = 0, int(np.searchsorted(falling, 0))  # lines without tokens are left out
+    first, end = 0, int(np.searchsorted(falling, 0))  # lines without tokens are skipped
     while first < end:
         width = int(-falling[first])
         similar = int(np.searchsorted(falling, -SIMILAR * width, side="right"))
@@ -323,11 +323,11 @@ def _score_in_chunks(
 
 
 def prefetch(items: Iterable[T], *, depth: int = 2) -> Generator[T, None, None]:
-    """The same items, made ready by a thread while the caller works on earlier ones; what it raises is raised here.
+    """The same items, prepared by a thread while the caller works on earlier ones; its exceptions are raised here.
 
-    Tokenising holds Python's lock and numpy lets go of it, so reading and scoring overlap. Close it to end early.
+    Tokenising holds the GIL and numpy releases it, so reading and scoring overlap. Close the generator to end early.
     """
-    ready: queue.Queue[tuple[list[T], BaseException | None]] = queue.Queue(depth)  # one item, or none at the end
+    ready: queue.Queue[tuple[list[T], BaseException | None]] = queue.Queue(depth)  # [item], or [] at the end
     is_closed = threading.Event()
 
     def work() -> None:
@@ -360,7 +360,7 @@ def prefetch(items: Iterable[T], *, depth: int = 2) -> Generator[T, None, None]:
 
 
 def _drain(ready: queue.Queue[Any], thread: threading.Thread, *, seconds: float = 1.0) -> None:
-    """Make room until the thread has ended; one stuck in a read that never returns is left behind (it is a daemon)."""
+    """Empty the queue until the thread ends; one that is blocked in a read is abandoned (it is a daemon)."""
     for _ in range(int(seconds / 0.01)):
         while not ready.empty():
             ready.get_nowait()
