@@ -110,7 +110,7 @@ def edit(directory: Path, changes: dict[str, Any]) -> None:
         ({"vocab_size": "many"}, "vocab_size"),
         ({"model_type": "bert"}, "model_type"),
         ({"surprise": 1}, "surprise"),
-        ({"model": {"family": "mkn", "order": 5}}, "missing or not what it should be"),
+        ({"model": {"family": "mkn", "order": 5}}, "missing or has the wrong type or size"),
         ({"model": {"family": "oracle"}}, "model"),
     ],
 )
