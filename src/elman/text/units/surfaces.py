@@ -1,4 +1,4 @@
-"""The words of a line as they stand in it, one for each token: what an unknown one was."""
+"""Surface forms: the words of a line as written, one for each token, to copy unknown words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WHITESPACE = re.compile(r"[ \t\n\v\f\r]+")
 
 
 def surfaces(line: str, units: str) -> list[str] | None:
-    """A word for each token of the line; None for units whose tokens are not words."""
+    """The surface form of each token of the line; None for units whose tokens are not words."""
     match units:
         case "space":
             return [symbol for symbol in _WHITESPACE.split(line) if symbol]
