@@ -1,6 +1,6 @@
-"""The one picture grammar: Vega-Lite specifications, and the files made of them. Knows nothing of models.
+"""All charts as Vega-Lite specifications, and their rendering to files. Knows nothing of models.
 
-Pictures are drawn by vl-convert, offline and without a browser. A specification is a plain dictionary with its data inside.
+Charts are rendered by vl-convert, offline and without a browser. A specification is a plain dictionary with its data inside.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from elman.core.errors import ElmanError, UsageError
 Spec = dict[str, Any]
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 FORMATS = (".svg", ".png", ".html", ".json")
-MOST_POINTS = 300  # of a curve: more cannot be seen
-FEW_POINTS = 30  # are shown as such
+MAX_POINTS = 300  # points of a curve; longer ones are averaged down
+FEW_POINTS = 30  # curves with fewer points show each as a dot
 
 
 def line_chart(
@@ -44,17 +44,17 @@ def line_chart(
 
 
 def training_curves(journal: Sequence[Mapping[str, Any]]) -> Spec | None:
-    """How a run went, by tokens trained on: perplexity of training and validation text, learning rate, size of the gradient.
+    """Training and validation perplexity, learning rate and gradient norm of a run, by tokens trained on.
 
-    None for a journal without a perplexity. A long run is drawn in MOST_POINTS means.
+    None for a journal without a perplexity. A long run is averaged to MAX_POINTS points.
     """
     lines = [line for line in journal if line.get("tokens")]
     training = _thinned([line for line in lines if line.get("perplexity")])
     validation = [line for line in lines if line.get("valid_perplexity")]
     curves = [
         {"tokens": line["tokens"], "perplexity": line[key], "text": text}
-        for text, key, some in (("training", "perplexity", training), ("validation", "valid_perplexity", validation))
-        for line in some
+        for text, key, part in (("training", "perplexity", training), ("validation", "valid_perplexity", validation))
+        for line in part
     ]
     if not curves:
         return None
@@ -69,7 +69,7 @@ def training_curves(journal: Sequence[Mapping[str, Any]]) -> Spec | None:
     }
     below = [
         _small_chart([line for line in training if key in line], across, y=key, title=title)
-        for key, title in (("learning_rate", "learning rate"), ("gradient_norm", "norm of the gradient"))
+        for key, title in (("learning_rate", "learning rate"), ("gradient_norm", "gradient norm"))
     ]
     return {
         "$schema": SCHEMA,
@@ -80,7 +80,7 @@ def training_curves(journal: Sequence[Mapping[str, Any]]) -> Spec | None:
 
 
 def _perplexity_chart(curves: Sequence[Spec], ends: Sequence[Spec], across: Spec) -> Spec:
-    """Curves, and where it ended with its number. What is far above the lowest, in the first steps, is left out."""
+    """The curves, and the final perplexity as a labelled point. Very high values of the first steps are left out."""
     lowest = min(row["perplexity"] for row in (*curves, *ends))
     curves = [row for row in curves if row["perplexity"] <= 12 * lowest]
     highest = max(row["perplexity"] for row in (*curves, *ends))
@@ -123,27 +123,27 @@ def _small_chart(lines: Sequence[Mapping[str, Any]], across: Spec, *, y: str, ti
 
 
 def _thinned(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """At most MOST_POINTS lines, each the mean of neighbours: of perplexities, as of all that multiplies, the geometric one."""
-    together = -(-len(lines) // MOST_POINTS) or 1
-    found = []
-    for first in range(0, len(lines), together):
-        some = lines[first : first + together]
-        mean: dict[str, Any] = {"tokens": some[-1]["tokens"]}
+    """At most MAX_POINTS lines, each the mean of neighbours; of perplexities the geometric mean."""
+    group_size = -(-len(lines) // MAX_POINTS) or 1
+    means = []
+    for first in range(0, len(lines), group_size):
+        group = lines[first : first + group_size]
+        mean: dict[str, Any] = {"tokens": group[-1]["tokens"]}
         for key in ("perplexity", "learning_rate", "gradient_norm"):
-            values = [line[key] for line in some if line.get(key) is not None]
+            values = [line[key] for line in group if line.get(key) is not None]
             if values and key == "perplexity":
                 mean[key] = math.exp(sum(map(math.log, values)) / len(values))
             elif values:
                 mean[key] = sum(values) / len(values)
-        found.append(mean)
-    return found
+        means.append(mean)
+    return means
 
 
 def by_length(
-    tables: Mapping[str, Sequence[Mapping[str, Any]]], *, number: str = "bleu", title: str = "By the source's length"
+    tables: Mapping[str, Sequence[Mapping[str, Any]]], *, number: str = "bleu", title: str = "By source length"
 ) -> Spec:
-    """A number by the length of the source, a line for each table of `evaluate`."""
-    names = {"bleu": "BLEU", "chrf": "chrF", "exact_match": "exact match", "edit_distance": "edits a token"}
+    """A metric by source length, one line for each table of `evaluate`."""
+    names = {"bleu": "BLEU", "chrf": "chrF", "exact_match": "exact match", "edit_distance": "edits per token"}
     rows = [
         {"source tokens": (row["from"] + row["to"]) / 2, names[number]: row[number], "model": name}
         for name, table in tables.items()
@@ -155,7 +155,7 @@ def by_length(
 def attention_map(
     weights: Sequence[Sequence[float]], *, sources: Sequence[str], targets: Sequence[str], title: str = "Attention"
 ) -> Spec:
-    """How much each target token (downwards) looked at each source token (to the right): the darker, the more."""
+    """Attention weights of each target token (rows) on each source token (columns): darker is higher."""
     cells = [
         {"source": column, "target": row, "weight": round(float(weight), 4)}
         for row, shares in enumerate(weights)
@@ -181,8 +181,8 @@ def attention_map(
     }
 
 
-def confusion_map(labels: Sequence[str], counts: Sequence[Sequence[int]], *, title: str = "Taken for") -> Spec:
-    """How often each label (downwards) was taken for each (to the right): the share of its row, and the number."""
+def confusion_map(labels: Sequence[str], counts: Sequence[Sequence[int]], *, title: str = "Confusion matrix") -> Spec:
+    """A confusion matrix: how often each true label (rows) was predicted as each label (columns), with shares of rows."""
     cells = [
         {"right": truth, "given": given, "times": int(count), "share": round(count / max(1, sum(row)), 4)}
         for truth, row in zip(labels, counts, strict=True)
@@ -213,7 +213,7 @@ def confusion_map(labels: Sequence[str], counts: Sequence[Sequence[int]], *, tit
 
 
 def _labels(tokens: Sequence[str], *, orient: str) -> Spec:
-    """An axis on which places are written as tokens, which may occur several times; words above each other stand slanted."""
+    """An axis labelled with tokens, which may repeat; words at the top are slanted."""
     angle = -50 if orient == "top" and max(map(len, tokens), default=0) > 2 else 0
     return {
         "orient": orient,
@@ -224,7 +224,7 @@ def _labels(tokens: Sequence[str], *, orient: str) -> Spec:
 
 
 def render(spec: Spec, kind: str) -> bytes:
-    """The picture in one of FORMATS."""
+    """The chart rendered to one of FORMATS."""
     import vl_convert
 
     match kind:
@@ -237,11 +237,14 @@ def render(spec: Spec, kind: str) -> bytes:
         case ".html":
             return vl_convert.vegalite_to_html(spec, bundle=True).encode()
         case _:
-            raise UsageError(f"cannot draw a {kind or 'nameless'} file", hint=f"pictures end in {', '.join(FORMATS)}")
+            raise UsageError(
+                f"cannot write a chart to a {kind or 'nameless'} file",
+                hint=f"use a name that ends in {', '.join(FORMATS)}",
+            )
 
 
 def render_within(spec: Spec, seconds: float) -> bytes | None:
-    """The picture as SVG, or None if that took too long. Drawing cannot be interrupted, so a process of its own does it."""
+    """The chart as SVG, or None after a timeout. Rendering cannot be interrupted, so it runs in a subprocess."""
     program = "import sys, vl_convert; sys.stdout.write(vl_convert.vegalite_to_svg(sys.stdin.read()))"
     command = [sys.executable, "-X", "utf8", "-c", program]
     if seconds <= 0:
@@ -253,10 +256,10 @@ def render_within(spec: Spec, seconds: float) -> bytes | None:
     except subprocess.TimeoutExpired:
         return None
     except (OSError, subprocess.CalledProcessError) as error:
-        raise ElmanError(f"a picture could not be drawn: {error}") from None
+        raise ElmanError(f"cannot render the chart: {error}") from None
     return done.stdout
 
 
 def write(spec: Spec, path: Path) -> None:
-    """Draw into a file; its name says how."""
+    """Render to a file, in the format of its suffix."""
     files.write_bytes(path, render(spec, path.suffix))
