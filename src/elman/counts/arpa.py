@@ -36,8 +36,8 @@ from elman.text.units.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID
 
 IMPOSSIBLE = -99.0  # SRILM's log10 of zero
 MISSING_UNK = -100.0  # KenLM's log10 probability of <unk> where a file has none
-UNK_NAMES = (UNK.encode(), b"<UNK>")
-MAX_ORDER = 20
+UNK_NAMES = (UNK.encode(), b"<UNK>")  # spellings of the unknown word in ARPA files
+MAX_ORDER = 20  # highest order read
 CHUNK_ROWS = 1 << 18  # n-grams formatted at once when writing
 
 _KENLM_BINARY = b"mmap lm http://kheafield.com/code"

@@ -21,7 +21,7 @@ from elman.text.units.vocabulary import EOS_ID
 Smoothing = Literal["ml", "add", "interpolated", "witten-bell", "absolute"]
 
 NUM_BUCKETS = 16  # buckets of histories by count, each for counts twice as high as the one before
-EM_ROUNDS = 50
+EM_ROUNDS = 50  # iterations of EM for the Jelinek-Mercer weights
 TUNING_TOKENS = 100_000  # held-out tokens to tune alpha and weights on; more made no difference
 
 
@@ -264,7 +264,7 @@ class Weights:
 def tune_weights(model: CountModel, ids: Array, *, reset_lines: bool) -> Weights:
     """Jelinek-Mercer weights by EM on held-out text.
 
-    The generative story: from the longest history down, stop at each order with the bucket's weight, else go on to the
+    The generative model: from the longest history down, stop at each order with the bucket's weight, else go on to the
     next shorter one; below order 1 every token is equally likely. The E-step is the probability of stopping at each order.
     """
     tokens, lengths = rows_of(ids, reset_lines=reset_lines)

@@ -39,7 +39,7 @@ class Trie:
         return len(self.words[order - 1])
 
     def parents(self, order: int, first: int, last: int) -> Array:
-        """For the children of nodes first .. last-1 of this order: which of them, counted from `first`."""
+        """The parent of each child of nodes first .. last-1 of this order, numbered from `first`."""
         edges = self.starts[order - 1][first : last + 1].astype(np.int64)
         return np.repeat(np.arange(last - first), edges[1:] - edges[:-1])
 

@@ -150,8 +150,8 @@ def bucket_words(ids: Array, *, vocab_size: int) -> Array:
     counts = np.bincount(ids, minlength=vocab_size)
     is_frequent = counts >= OWN_BUCKET
     classes = np.floor(np.log2(counts + 1)).astype(np.int32)
-    own = int(classes[~is_frequent].max(initial=-1)) + np.cumsum(is_frequent)
-    return np.where(is_frequent, own, classes).astype(np.int32)
+    own_buckets = int(classes[~is_frequent].max(initial=-1)) + np.cumsum(is_frequent)
+    return np.where(is_frequent, own_buckets, classes).astype(np.int32)
 
 
 def fit_weights(log_probs: Array, *, prior: Array | None = None, prior_tokens: float = 0.0) -> Array:

@@ -72,6 +72,8 @@ class Attention(Module):
 
     def multiply_adds(self, source_length: int) -> float:
         """Multiply-adds for one target step that attends to `source_length` positions."""
-        own = sum(weight.numel() for name, weight in self.named_parameters() if name in ("weight", "weight_query"))
+        num_weights = sum(
+            weight.numel() for name, weight in self.named_parameters() if name in ("weight", "weight_query")
+        )
         compared = len(self.vector) if self.score == "additive" else self._memory
-        return float(own + source_length * (compared + self._memory))
+        return float(num_weights + source_length * (compared + self._memory))

@@ -46,8 +46,8 @@ class NetConfig(Config):
 
     def rate(self, place: Literal["input", "layers", "output"]) -> float:
         """The dropout rate at this place."""
-        own: float | None = getattr(self, f"dropout_{place}")
-        return self.dropout if own is None else own
+        rate: float | None = getattr(self, f"dropout_{place}")
+        return self.dropout if rate is None else rate
 
     @property
     def usual_embedding(self) -> int:
@@ -103,8 +103,8 @@ class TextEncoderConfig(Config):
 
     def rate(self, place: Literal["input", "layers", "output"]) -> float:
         """The dropout rate at this place."""
-        own: float | None = getattr(self, f"dropout_{place}")
-        return self.dropout if own is None else own
+        rate: float | None = getattr(self, f"dropout_{place}")
+        return self.dropout if rate is None else rate
 
     @model_validator(mode="after")
     def _vectors_and_layers_apply(self) -> Self:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MIN_COUNT = 2  # n-grams seen once are dropped: with them a net memorises the text after three epochs (docs/log.md)
 BYTES_PER_NGRAM = 60  # memory in training: weight, gradient, optimiser, average, and copies to roll back to
+# Two polynomial hashes of 31 bits each, one for each half of a key
 _PRIMES = ((1 << 31) - 1, (1 << 31) - 19)
 _FACTORS = ((1_103_515_245, 1_566_083_941), (1_812_433_253, 1_295_421_511))
 

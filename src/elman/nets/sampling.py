@@ -13,7 +13,7 @@ from elman.core.errors import UsageError
 
 # The published choices: unigram frequencies for NCE, flatter for the others, the BlackOut paper's for 64,000 words.
 ALPHAS = {"sampled": 0.75, "nce": 1.0, "blackout": 0.4}
-MIN_SAMPLES = 512
+MIN_SAMPLES = 512  # fewest words drawn by default, if the vocabulary has as many
 VOCAB_DIVISOR = 16  # by default a sixteenth of the vocabulary is drawn
 
 

@@ -17,7 +17,7 @@ from elman.nets.embedding import Embedding
 from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
 from elman.nets.layer import draw_weights
 
-FILTER_WIDTH = 3
+FILTER_WIDTH = 3  # characters that a convolution filter sees
 
 
 class CharacterEncoder(Module):

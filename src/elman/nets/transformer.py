@@ -19,9 +19,8 @@ from elman.nets.dropout import locked_dropout
 from elman.nets.layer import draw_weights
 
 Activation = Literal["gelu", "relu"]
-POSITION_GAIN = (
-    8.0  # factor of the position biases, which would learn too slowly at the learning rate of the other weights
-)
+# Factor of the position biases, which would learn too slowly at the learning rate of the other weights
+POSITION_GAIN = 8.0
 MIN_STRIDE = 32  # queries processed at once; with fewer, for a short window, the matrix products are inefficient
 
 

@@ -39,19 +39,19 @@ class Given:
         return self._lm.encode(source, np.full(rows, len(self._source)))
 
     def predict(self, state: Any) -> Array:
-        """As the model does."""
+        """As in the model."""
         return self._lm.predict(state)
 
     def advance(self, tokens: Array, state: Any) -> Any:
-        """As the model does."""
+        """As in the model."""
         return self._lm.advance(tokens, state)
 
     def score(self, tokens: Array, lengths: Array, state: Any) -> tuple[Array, Any]:
-        """As the model does."""
+        """As in the model."""
         return self._lm.score(tokens, lengths, state)
 
     def join(self, states: Sequence[Any]) -> Any:
-        """As the model does."""
+        """As in the model."""
         return self._lm.join(states)
 
 

@@ -119,18 +119,18 @@ def _pipeline(units: str, separator: str | None) -> dict[str, Any]:
         case "byte":
             stages["pre_tokenizer"] = _BYTE_LEVEL
             stages["decoder"] = _BYTE_LEVEL
-            stages["model"] = dict(_PAIRS)
+            stages["model"] = dict(_BPE_MODEL)
         case "bpe":
             stages["normalizer"] = {"type": "Prepend", "prepend": " "}
             pretokenizers = [_split({"Regex": BPE_PATTERN}, "Isolated"), _BYTE_LEVEL]
             stages["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": pretokenizers}
             stages["decoder"] = {"type": "Sequence", "decoders": [_BYTE_LEVEL, strip]}
-            stages["model"] = dict(_PAIRS)
+            stages["model"] = dict(_BPE_MODEL)
     return stages
 
 
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-_PAIRS = {
+_BPE_MODEL = {
     "type": "BPE",
     "dropout": None,
     "unk_token": None,

@@ -73,9 +73,9 @@ class Tokenizer:
         except UnicodeEncodeError as error:
             raise DataError(f"character {error.start + 1} of the text is a lone surrogate") from None
         pattern = reserved_pattern(self.units, self.separator)
-        found = pattern.search(line.encode()) if pattern is not None else None
-        if found:
-            raise DataError(f"the text contains {found[1].decode()}, which is reserved", hint="remove it")
+        reserved = pattern.search(line.encode()) if pattern is not None else None
+        if reserved:
+            raise DataError(f"the text contains {reserved[1].decode()}, which is reserved", hint="remove it")
         return np.array(self._splitter.encode_line(line), dtype=np.int32)
 
     def encode_text(self, text: str) -> Array:
