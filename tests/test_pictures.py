@@ -34,7 +34,7 @@ def test_curves_hold_every_number_of_the_journal():
     assert rates == [{"tokens": 100, "learning_rate": 0.1}, {"tokens": 200, "learning_rate": 0.05}]
     assert norms == [{"tokens": 100, "gradient_norm": 2.0}]
     drawn = pictures.render(pictures.training_curves(JOURNAL), ".svg").decode()
-    assert ">240.5<" in drawn and ">validation<" in drawn and "norm of the gradient" in drawn
+    assert ">240.5<" in drawn and ">validation<" in drawn and "gradient norm" in drawn
 
 
 def test_a_long_run_is_drawn_in_few_means_and_its_beginning_cut_off():
@@ -82,10 +82,10 @@ def test_nothing_in_the_current_directory_is_executed_to_draw(tmp_path: Path, mo
 def test_a_picture_that_cannot_be_drawn_is_said_and_costs_nothing_else(monkeypatch: pytest.MonkeyPatch):
     said: list[str] = []
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(ElmanError, match="could not be drawn"):
+    with pytest.raises(ElmanError, match="cannot render the chart"):
         pictures.render_within({}, 10.0)
     assert run._curves(JOURNAL, Wording(), 10.0, said.append) == {}
-    assert "could not be drawn" in said[0]
+    assert "cannot render the chart" in said[0]
 
 
 @pytest.mark.parametrize(("kind", "begin"), [(".svg", b"<svg"), (".png", b"\x89PNG"), (".json", b"{")])

@@ -111,7 +111,7 @@ def edit(directory: Path, changes: dict[str, Any]) -> None:
         ({"vocab_size": "many"}, "vocab_size"),
         ({"model_type": "bert"}, "model_type"),
         ({"surprise": 1}, "surprise"),
-        ({"model": {"family": "mkn", "order": 5}}, "missing or not what it should be"),
+        ({"model": {"family": "mkn", "order": 5}}, "missing or has the wrong type or size"),
         ({"model": {"family": "oracle"}}, "model"),
     ],
 )
@@ -177,7 +177,7 @@ def test_who_finds_a_directory_busy_is_told_so_not_to_resume_it(tmp_path: Path) 
         for overwrite in (False, True):
             with pytest.raises(BusyError, match="another process"), store.reserve(out, overwrite=overwrite):
                 raise AssertionError
-    with pytest.raises(WriteError, match="has not finished"), store.reserve(out, overwrite=False):
+    with pytest.raises(WriteError, match="holds an unfinished run"), store.reserve(out, overwrite=False):
         raise AssertionError
 
 

@@ -1,6 +1,6 @@
-"""The one picture grammar: Vega-Lite specifications, and the files made of them. Knows nothing of models.
+"""All charts as Vega-Lite specifications, and their rendering to files. Knows nothing of models.
 
-Pictures are drawn by vl-convert, offline and without a browser. A specification is a plain dictionary with its data inside.
+Charts are rendered by vl-convert, offline and without a browser. A specification is a plain dictionary with its data inside.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from elman.core.outputs import check_output, open_output
 Spec = dict[str, Any]
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 FORMATS = (".svg", ".png", ".html", ".json")
-MOST_POINTS = 300  # of a curve: more cannot be seen
-FEW_POINTS = 30  # are shown as such
+MAX_POINTS = 300  # points of a curve; longer ones are averaged down
+FEW_POINTS = 30  # curves with fewer points show each as a dot
 
 
 def line_chart(
@@ -73,7 +73,7 @@ def training_curves(
     }
     below = [
         _small_chart([line for line in training if key in line], across, y=key, title=title)
-        for key, title in (("learning_rate", "learning rate"), ("gradient_norm", "norm of the gradient"))
+        for key, title in (("learning_rate", "learning rate"), ("gradient_norm", "gradient norm"))
     ]
     return {
         "$schema": SCHEMA,
@@ -128,27 +128,27 @@ def _small_chart(lines: Sequence[Mapping[str, Any]], across: Spec, *, y: str, ti
 
 
 def _thinned(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """At most MOST_POINTS lines, each the mean of neighbours: of perplexities, as of all that multiplies, the geometric one."""
-    together = -(-len(lines) // MOST_POINTS) or 1
-    found = []
-    for first in range(0, len(lines), together):
-        some = lines[first : first + together]
-        mean: dict[str, Any] = {"tokens": some[-1]["tokens"]}
+    """At most MAX_POINTS lines, each the mean of neighbours; of perplexities the geometric mean."""
+    group_size = -(-len(lines) // MAX_POINTS) or 1
+    means = []
+    for first in range(0, len(lines), group_size):
+        group = lines[first : first + group_size]
+        mean: dict[str, Any] = {"tokens": group[-1]["tokens"]}
         for key in ("perplexity", "learning_rate", "gradient_norm"):
-            values = [line[key] for line in some if line.get(key) is not None]
+            values = [line[key] for line in group if line.get(key) is not None]
             if values and key == "perplexity":
                 mean[key] = math.exp(sum(map(math.log, values)) / len(values))
             elif values:
                 mean[key] = sum(values) / len(values)
-        found.append(mean)
-    return found
+        means.append(mean)
+    return means
 
 
 def by_length(
-    tables: Mapping[str, Sequence[Mapping[str, Any]]], *, number: str = "bleu", title: str = "By the source's length"
+    tables: Mapping[str, Sequence[Mapping[str, Any]]], *, number: str = "bleu", title: str = "By source length"
 ) -> Spec:
-    """A number by the length of the source, a line for each table of `evaluate`."""
-    names = {"bleu": "BLEU", "chrf": "chrF", "exact_match": "exact match", "edit_distance": "edits a token"}
+    """A metric by source length, one line for each table of `evaluate`."""
+    names = {"bleu": "BLEU", "chrf": "chrF", "exact_match": "exact match", "edit_distance": "edits per token"}
     rows = [
         {"source tokens": (row["from"] + row["to"]) / 2, names[number]: row[number], "model": name}
         for name, table in tables.items()
@@ -160,7 +160,7 @@ def by_length(
 def attention_map(
     weights: Sequence[Sequence[float]], *, sources: Sequence[str], targets: Sequence[str], title: str = "Attention"
 ) -> Spec:
-    """How much each target token (downwards) looked at each source token (to the right): the darker, the more."""
+    """Attention weights of each target token (rows) on each source token (columns): darker is higher."""
     cells = [
         {"source": column, "target": row, "weight": round(float(weight), 4)}
         for row, shares in enumerate(weights)
@@ -186,8 +186,8 @@ def attention_map(
     }
 
 
-def confusion_map(labels: Sequence[str], counts: Sequence[Sequence[int]], *, title: str = "Taken for") -> Spec:
-    """How often each label (downwards) was taken for each (to the right): the share of its row, and the number."""
+def confusion_map(labels: Sequence[str], counts: Sequence[Sequence[int]], *, title: str = "Confusion matrix") -> Spec:
+    """A confusion matrix: how often each true label (rows) was predicted as each label (columns), with shares of rows."""
     cells = [
         {"right": truth, "given": given, "times": int(count), "share": round(count / max(1, sum(row)), 4)}
         for truth, row in zip(labels, counts, strict=True)
@@ -218,7 +218,7 @@ def confusion_map(labels: Sequence[str], counts: Sequence[Sequence[int]], *, tit
 
 
 def _labels(tokens: Sequence[str], *, orient: str) -> Spec:
-    """An axis on which places are written as tokens, which may occur several times; words above each other stand slanted."""
+    """An axis labelled with tokens, which may repeat; words at the top are slanted."""
     angle = -50 if orient == "top" and max(map(len, tokens), default=0) > 2 else 0
     return {
         "orient": orient,
@@ -229,7 +229,7 @@ def _labels(tokens: Sequence[str], *, orient: str) -> Spec:
 
 
 def render(spec: Spec, kind: str) -> bytes:
-    """The picture in one of FORMATS."""
+    """The chart rendered to one of FORMATS."""
     import vl_convert
 
     match kind:
@@ -265,7 +265,7 @@ def render_within(spec: Spec, seconds: float) -> bytes | None:
     except subprocess.TimeoutExpired:
         return None
     except (OSError, subprocess.CalledProcessError) as error:
-        raise ElmanError(f"a picture could not be drawn: {error}") from None
+        raise ElmanError(f"cannot render the chart: {error}") from None
     return done.stdout
 
 

@@ -29,7 +29,7 @@ def test_a_record_is_made_of_what_was_written() -> None:
     [
         ({"layres": 2}, "model.layres is not a setting", "did you mean model.layers?"),
         ({"family": "cake", "layres": 2}, "model.layres is not a setting of cake", "did you mean model.layers?"),
-        ({"zzz": 2}, "model.zzz is not a setting", "valid here: model.layers, model.cuts"),
+        ({"zzz": 2}, "model.zzz is not a setting", "valid settings: model.layers, model.cuts"),
         (
             {"layers": 0},
             "model.layers is a whole number, at least 1 (got 0)",
@@ -76,7 +76,7 @@ def test_a_recipe_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="cannot read the recipe"):
         read_recipe(path)
     for text, message in (
-        ("[modle]\n", "there is no such section"),
+        ("[modle]\n", r"there is no section \[modle\]"),
         ("model = 3\n", "outside a table"),
         ("[", "not TOML"),
     ):

@@ -104,7 +104,7 @@ def test_a_damaged_tensor_file_is_refused_and_never_crashes(
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, "no safetensors file"),
+        ({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, "not a safetensors file"),
         ({"a": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}, "malformed header"),
         ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], "more": {}}}, None),
         ({str(i): {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(MAX_TENSORS + 2)}, "limit"),

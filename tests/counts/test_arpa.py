@@ -345,14 +345,14 @@ def test_a_probability_of_zero_is_written_as_srilm_writes_it(tmp_path, kenlm):
 
 
 REFUSED = {
-    "": "is empty, where .data. should follow",
+    "": "is empty, expected .data.",
     "\n\n": "ends after line 2",
     "mmap lm http://kheafield.com/code\x00": "line 1 .* KenLM binary",
     "a text\n": "line 1 .* is 'a text', not .data",
     "\\data\\\n": "ends after line 1",
-    "\\data\\\n\n": "line 2 .* without any",
-    "\\data\\\nngram 1=x\n": "line 2 .* not like",
-    "\\data\\\nngram 1=99999999999999999999999999\n": "line 2 .* not like",
+    "\\data\\\n\n": "line 2 .* without an `ngram 1=",
+    "\\data\\\nngram 1=x\n": "line 2 .* expected something like",
+    "\\data\\\nngram 1=99999999999999999999999999\n": "line 2 .* expected something like",
     "\\data\\\nngram 2=3\n": "line 2 .* counts 2-grams.*consecutive",
     "\\data\\\nngram 1=1\nngram 3=1\n": "line 3 .* counts 3-grams.*consecutive",
     "\\data\\\n" + "".join(f"ngram {k}=1\n" for k in range(1, 30)): "line 22 .* order 21",
@@ -369,28 +369,32 @@ def test_what_is_no_arpa_file_is_refused(text, message, tmp_path):
 BROKEN = [
     ("\\1-grams:", "\\2-grams:", r"line 6 .* is '\\\\2-grams:', not .1-grams:"),
     ("-0.7	a	-0.3", "0.7	a	-0.3", "line 10 .* positive log-probability 0.7"),
-    ("-0.7	a	-0.3", "nan	a	-0.3", "line 10 .* log-probability that is no number"),
-    ("-0.7	a	-0.3", "-inf	a	-0.3", "line 10 .* log-probability that is no number"),
-    ("-0.7	a	-0.3", "-1e39	a	-0.3", "line 10 .* log-probability that is no number"),
-    ("-0.7	a	-0.3", "-0_7	a	-0.3", "line 10 .* log-probability that is no number"),
-    ("-0.7	a	-0.3", "-0.7	a	inf", "line 10 .* back-off that is no number"),
-    ("-0.7	a	-0.3", "-0.7	a	-0.3x", "line 10 .* back-off that is no number"),
-    ("-0.7	a	-0.3", "-0.7	a	--0.3", "line 10 .* back-off that is no number"),
-    ("-0.7	a	-0.3", "-0.7	a	-0.3.1", "line 10 .* back-off that is no number"),
-    ("-0.7	a	-0.3", "-0.7", "line 10 .* has 1 fields: a 1-gram has 2, or 3"),
+    ("-0.7	a	-0.3", "nan	a	-0.3", "line 10 .* log-probability that is not a number"),
+    ("-0.7	a	-0.3", "-inf	a	-0.3", "line 10 .* log-probability that is not a number"),
+    ("-0.7	a	-0.3", "-1e39	a	-0.3", "line 10 .* log-probability that is not a number"),
+    ("-0.7	a	-0.3", "-0_7	a	-0.3", "line 10 .* log-probability that is not a number"),
+    ("-0.7	a	-0.3", "-0.7	a	inf", "line 10 .* back-off that is not a number"),
+    ("-0.7	a	-0.3", "-0.7	a	-0.3x", "line 10 .* back-off that is not a number"),
+    ("-0.7	a	-0.3", "-0.7	a	--0.3", "line 10 .* back-off that is not a number"),
+    ("-0.7	a	-0.3", "-0.7	a	-0.3.1", "line 10 .* back-off that is not a number"),
+    ("-0.7	a	-0.3", "-0.7", "line 10 .* has 1 fields: a 1-gram has 2 or 3"),
     ("-0.7	a	-0.3", "-0.7	a	-0.3	4", "line 10 .* has 4 fields"),
     ("-0.7	a	-0.3", "-0.7	</s>	-0.3", "line 10 .* repeats the word '</s>'"),
     ("-0.7	a	-0.3", "-0.7	<UNK>	-0.3", "line 10 .* repeats the word '<UNK>'"),
     ("-0.7	a	-0.3", "-0.7	a\0	-0.3", "line 10 .* contains a NUL"),
-    ("-0.5	</s>\n", "-0.5	end\n", "line 11 .* ends the words without </s>"),
-    ("-0.4	a b	-0.6", "-0.4	a c	-0.6", "line 15 .* the word 'c', which is none of the 1-grams"),
+    ("-0.5	</s>\n", "-0.5	end\n", "line 11 .* ends the 1-grams without </s>"),
+    ("-0.4	a b	-0.6", "-0.4	a c	-0.6", "line 15 .* the word 'c', which is not among the 1-grams"),
     ("-0.4	a b	-0.6", "-0.4	b </s>	-0.6", "line 16 .* repeats the n-gram 'b </s>' of line 15"),
-    ("-0.4	a b	-0.6", "-0.4	a b b	-0.6", "line 15 .* has 5 fields: a 2-gram has 3, or 4"),
-    ("-0.4	a b	-0.6\n", "", "line 15 .* ends 2 2-grams, but .data. promises 3"),
-    ("-0.4	a b	-0.6\n", "-0.4	a b	-0.6\n-0.4	a a\n", "line 17 .* ends 4 2-grams, but .data. promises 3"),
-    ("-0.4	a b	-0.6\n", "\n-0.4	a b	-0.6\n", "line 14 .* ends 1 2-grams, but .data. promises 3"),
+    ("-0.4	a b	-0.6", "-0.4	a b b	-0.6", "line 15 .* has 5 fields: a 2-gram has 3 or 4"),
+    ("-0.4	a b	-0.6\n", "", "line 15 .* ends the 2-grams after 2, but .data. declares 3"),
+    (
+        "-0.4	a b	-0.6\n",
+        "-0.4	a b	-0.6\n-0.4	a a\n",
+        "line 17 .* ends the 2-grams after 4, but .data. declares 3",
+    ),
+    ("-0.4	a b	-0.6\n", "\n-0.4	a b	-0.6\n", "line 14 .* ends the 2-grams after 1, but .data. declares 3"),
     ("-0.05	<s> a b", "-0.05	<s> a b	-0.5", "line 19 .* back-off -0.5, but 3 is the highest order"),
-    ("\\end\\\n", "", "ends after line 20, where .end. should follow"),
+    ("\\end\\\n", "", "ends after line 20, expected .end."),
     ("\\end\\\n", "\\4-grams:\n", "line 21 .* not .end"),
     ("\\end\\\n", "\\end\\\nmore\n", "line 22 .* 'more', but nothing may follow"),
 ]
@@ -489,7 +493,7 @@ def test_only_back_off_models_of_single_lines_are_written(tmp_path):
             write_arpa(other, ["<unk>", "</s>", "a", "b"], out)
         assert hint in error.value.hint
     for bad in ("new york", " ", "", "a\tb", "a\n", "<s>", "<UNK>", "\0"):
-        with pytest.raises(UsageError, match="cannot stand in an ARPA file"):
+        with pytest.raises(UsageError, match="cannot be written to an ARPA file"):
             write_arpa(model, [*tokens[:-1], bad], out)
     assert not out.exists()
 

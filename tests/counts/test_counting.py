@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from elman.core.errors import UsageError
 from elman.counts.counting import _sort_within, count_ngrams
 from elman.counts.scratch import Scratch
-from elman.counts.trie import FEW, NOWHERE
+from elman.counts.trie import FEW_LOOKUPS, NOT_FOUND
 
 LINES = st.lists(st.lists(st.integers(2, 6), max_size=10), min_size=1, max_size=15)
 
@@ -66,11 +66,13 @@ def test_finding_many_children_equals_finding_each(lines, queries):
     with Scratch() as scratch:
         trie = count_ngrams(ids, order=4, vocab_size=7, reset_lines=True, scratch=scratch).trie
     for k in (1, 2, 3):
-        nodes = np.array([node if node < trie.num_nodes(k) else NOWHERE for node, _ in queries], np.int64)
+        nodes = np.array([node if node < trie.num_nodes(k) else NOT_FOUND for node, _ in queries], np.int64)
         words = np.array([word for _, word in queries], np.int64)
         each = [trie.child(k, int(node), int(word)) for node, word in zip(nodes, words, strict=True)]
         assert trie.find(k, nodes, words).tolist() == each
-        assert trie.find(k, np.tile(nodes, FEW + 1), np.tile(words, FEW + 1)).tolist() == each * (FEW + 1)
+        assert trie.find(k, np.tile(nodes, FEW_LOOKUPS + 1), np.tile(words, FEW_LOOKUPS + 1)).tolist() == each * (
+            FEW_LOOKUPS + 1
+        )
 
 
 def test_finding_among_thousands_of_children_equals_finding_each():
@@ -83,7 +85,7 @@ def test_finding_among_thousands_of_children_equals_finding_each():
     nodes, words = rng.choice(ids, 2_000).astype(np.int64), rng.choice(ids, 2_000).astype(np.int64)
     each = [trie.child(1, int(node), int(word)) for node, word in zip(nodes, words, strict=True)]
     assert trie.find(1, nodes, words).tolist() == each
-    assert NOWHERE in each
+    assert NOT_FOUND in each
 
 
 def test_keys_too_wide_for_64_bits_are_sorted_all_the_same():

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from elman.nets.attention_encoder import AttentionEncoder
-from elman.nets.transformer import GAIN, BlockShape
+from elman.nets.transformer import POSITION_GAIN, BlockShape
 
 F64 = torch.float64
 INPUTS, HIDDEN = 3, 4
@@ -42,7 +42,7 @@ def test_one_block_is_the_plain_computation_of_its_formulas() -> None:
         for head in range(2):
             energies = [
                 queries[here, head] @ keys[there, head] / math.sqrt(2)
-                + GAIN * block.distances[max(-2, min(2, here - there)) + 2, head]
+                + POSITION_GAIN * block.distances[max(-2, min(2, here - there)) + 2, head]
                 for there in range(5)
             ]
             found[here, head] = torch.stack(energies).softmax(0) @ values[:, head]

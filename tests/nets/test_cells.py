@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from elman.nets.cells import DenseLayer, ElmanLayer, GruLayer
 from elman.nets.layer import Layer
-from elman.nets.lstm import FEW_STEPS, LstmLayer
+from elman.nets.lstm import MIN_FUSED_STEPS, LstmLayer
 
 F64 = torch.float64
 INPUTS, HIDDEN = 3, 4
@@ -59,7 +59,7 @@ def run_with_gradients(layer: Layer, inputs: Tensor, state: tuple[Tensor, ...]) 
     return [tensor.detach() for tensor in found], list(grads)
 
 
-@pytest.mark.parametrize("steps", [1, 2, FEW_STEPS + 3])
+@pytest.mark.parametrize("steps", [1, 2, MIN_FUSED_STEPS + 3])
 def test_our_lstm_is_pytorchs(steps: int) -> None:
     ours = build("lstm")
     theirs = nn.LSTM(INPUTS, HIDDEN, dtype=F64)
@@ -122,11 +122,11 @@ def test_gradients_are_the_slopes_of_the_outputs(name: str) -> None:
 def test_reading_at_once_or_in_pieces_is_the_same(name: str, dtype: torch.dtype) -> None:
     """Long pieces go through the fused kernel, short ones step by step."""
     layer = build(name, dtype)
-    inputs, state = normal(FEW_STEPS + 5, 2, INPUTS, dtype=dtype), states(layer, 2, dtype)
+    inputs, state = normal(MIN_FUSED_STEPS + 5, 2, INPUTS, dtype=dtype), states(layer, 2, dtype)
     with torch.no_grad():
         whole, whole_after = layer(inputs, state)
         pieces = []
-        for piece in inputs.split([1, 2, FEW_STEPS, 2]):
+        for piece in inputs.split([1, 2, MIN_FUSED_STEPS, 2]):
             outputs, state = layer(piece, state)
             pieces.append(outputs)
     torch.testing.assert_close(torch.cat(pieces), whole)
@@ -217,7 +217,7 @@ def test_a_reset_before_the_product_has_no_second_bias() -> None:
 @pytest.mark.parametrize("name", ["lstm", "gru", "gru, reset first", "rnn plain tanh", "rnn gated tanh"])
 def test_weight_drop_leaves_recurrent_weights_out_for_the_whole_step_and_gives_them_no_gradient(name: str) -> None:
     layer = build(name)
-    inputs, state = normal(FEW_STEPS + 2, 2, INPUTS), states(layer, 2)
+    inputs, state = normal(MIN_FUSED_STEPS + 2, 2, INPUTS), states(layer, 2)
     torch.manual_seed(7)
     dropped, _ = layer(inputs, state, 0.5)
     dropped.sum().backward()

@@ -29,7 +29,7 @@ def plain(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, scale
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """So that a small problem has many chunks, the last of them odd."""
-    for name, value in {"ENOUGH_ROWS": 4, "MAX_ROWS": 4, "CACHE_LINE": 2}.items():
+    for name, value in {"MIN_ROWS": 4, "MAX_ROWS": 4, "CACHE_LINE": 2}.items():
         monkeypatch.setattr(module, name, value)
     yield
 
@@ -47,7 +47,7 @@ def test_value_and_gradients_are_those_of_the_plain_way(
 ) -> None:
     given_tensors = problem(rows, words, features, seed)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"ENOUGH_ROWS": chunk, "MAX_ROWS": chunk, "CACHE_LINE": 2}.items():
+        for name, value in {"MIN_ROWS": chunk, "MAX_ROWS": chunk, "CACHE_LINE": 2}.items():
             patch.setattr(module, name, value)
         loss, nats = cross_entropy(*given_tensors, scale=scale, divisor=rows)
     found = torch.autograd.grad(loss * 3, given_tensors[:3])  # the factor: gradients from above are not always 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elman.nets.cutoffs import GENEROSITY, choose_cutoffs, cluster_width, multiply_adds
+from elman.nets.cutoffs import MAX_COST_RATIO, choose_cutoffs, cluster_width, multiply_adds
 
 
 def zipf(words: int) -> np.ndarray:
@@ -39,7 +39,7 @@ def test_the_head_is_larger_than_the_cheapest_but_the_work_stays_small(words: in
     cheapest = min(
         work(counts, (first, second), 512, 4.0) for first in (100, 200, 400) for second in (1000, 2000, 4000)
     )
-    assert cheapest < work(counts, cutoffs, 512, 4.0) <= GENEROSITY * cheapest * 1.01
+    assert cheapest < work(counts, cutoffs, 512, 4.0) <= MAX_COST_RATIO * cheapest * 1.01
 
 
 @given(

@@ -154,7 +154,7 @@ def test_tied_words_get_the_gradient_of_the_output() -> None:
 
 
 def test_a_cutoff_past_the_vocabulary_is_refused() -> None:
-    with pytest.raises(UsageError, match="11 is no rank among 11 words") as caught:
+    with pytest.raises(UsageError, match="rank 11 is outside the vocabulary of 11 words") as caught:
         adaptive(3, 11)
     assert caught.value.hint is not None
 

@@ -77,7 +77,7 @@ def test_probabilities_by_hand() -> None:
 def test_the_gradient_of_every_weight_is_the_slope_of_the_score(
     settings: dict[str, Any], lines: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"ENOUGH_ROWS": 4, "MAX_ROWS": 4, "CACHE_LINE": 2}.items():
+    for name, value in {"MIN_ROWS": 4, "MAX_ROWS": 4, "CACHE_LINE": 2}.items():
         monkeypatch.setattr(chunking, name, value)
     model = net(**settings)
     model.head.log_temperature.fill_(0.3)

@@ -76,7 +76,7 @@ def test_every_ngram_seen_twice_and_no_other(text: list[int], order: int, reset_
 
 def test_only_the_most_frequent_are_kept_where_there_is_no_room() -> None:
     text = np.array([2, 3] * 9 + [4, 3] * 5 + [2, 4] * 2)
-    table = collect_ngrams(text, order=2, symbols=words(5), reset_lines=False, most=2)
+    table = collect_ngrams(text, order=2, symbols=words(5), reset_lines=False, max_ngrams=2)
     assert after(table, 2) == [3] and after(table, 3) == [2] and len(table.columns) == 2  # 9 and 8 times
 
 
@@ -97,11 +97,11 @@ def test_a_rare_word_is_its_cluster_in_the_head_and_itself_in_the_cluster() -> N
 
 def test_a_table_larger_than_memory_is_refused_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ngrams, "free_memory", lambda: 2_000_000_000)
-    with pytest.raises(UsageError, match=r"maxent_size=100000000 would take 6.0 GB .* 2.0 GB are free") as caught:
-        collect_ngrams(np.array([2, 3]), order=2, symbols=words(5), reset_lines=False, most=100_000_000)
+    with pytest.raises(UsageError, match=r"maxent_size=100000000 needs 6.0 GB .* 2.0 GB are free") as caught:
+        collect_ngrams(np.array([2, 3]), order=2, symbols=words(5), reset_lines=False, max_ngrams=100_000_000)
     assert "maxent_size" in str(caught.value.hint)
     monkeypatch.setattr(ngrams, "free_memory", lambda: 100)
-    with pytest.raises(UsageError, match="2 n-gram features would take"):
+    with pytest.raises(UsageError, match="2 n-gram features needs"):
         collect_ngrams(np.array([2, 3] * 9), order=2, symbols=words(5), reset_lines=False)
 
 

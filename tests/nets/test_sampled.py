@@ -80,7 +80,7 @@ def test_loss_and_gradient_are_those_of_the_formula(
 ) -> None:
     values, targets, drawn = problem(rows, words, features, seed)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"ENOUGH_ROWS": chunk, "MAX_ROWS": chunk, "CACHE_LINE": 2}.items():
+        for name, value in {"MIN_ROWS": chunk, "MAX_ROWS": chunk, "CACHE_LINE": 2}.items():
             patch.setattr(chunking, name, value)
         mean, nats = sampled_loss(kind, *values, targets, drawn, scale=scale)
     expected = direct(kind, values, targets, drawn, scale)
@@ -199,7 +199,7 @@ def test_the_bias_begins_at_the_frequencies() -> None:
 def test_more_samples_than_words_are_refused() -> None:
     config = RecurrentConfig(hidden=2, head="nce", samples=12)
     inputs = NetInputs(V, rng=torch.Generator(), counts=COUNTS)
-    with pytest.raises(UsageError, match=r"model.samples=12 is more than the vocabulary has words \(11\)") as caught:
+    with pytest.raises(UsageError, match=r"model.samples=12 exceeds the vocabulary \(11 words\)") as caught:
         RecurrentModel(config, inputs, reset_lines=False)
     assert caught.value.hint is not None
 

@@ -95,7 +95,7 @@ class Broken(TaskModel[Any]):
 
 def test_a_model_that_remembers_the_line_before_is_found(tmp_path: Path) -> None:
     a_line_alone_is_answered_as_among_others(Broken(), ["a", "bb"], folder=tmp_path)
-    with pytest.raises(BrokenLawError, match="line 1 in the opposite order"):
+    with pytest.raises(BrokenLawError, match="line 1 in reverse order"):
         a_line_alone_is_answered_as_among_others(Broken(remembers=True), ["a", "bb"], folder=tmp_path)
 
 
@@ -122,7 +122,7 @@ def test_weights_that_are_not_saved_are_found(tmp_path: Path, monkeypatch: pytes
     kept = model.net.tensors()
     model.net.tensors = lambda: {name: array * 0.5 for name, array in kept.items()}
     (tmp_path / "other").mkdir()
-    with pytest.raises(BrokenLawError, match="answers after loading"):
+    with pytest.raises(BrokenLawError, match="predictions after loading"):
         what_was_saved_answers_the_same(model, ["great"], folder=tmp_path / "other", data=None)
 
 

@@ -1,1 +1,1 @@
-"""What everything stands on: errors, settings, arrays, and the one writer of files."""
+"""Used by every other package: errors, settings, arrays, and the one writer of files."""

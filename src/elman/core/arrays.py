@@ -1,4 +1,4 @@
-"""What an array is to everybody: numpy's, of any type of number."""
+"""The array type of all signatures: a numpy array of any dtype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong for a user: what, where, what to do, and the exit code. Bugs of ours stay ordinary exceptions."""
+"""Errors for users: what, where, what to do, and the exit code. Bugs stay ordinary exceptions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?: ([0-9]\w*|[A-Z]+\b|none|space|
 
 
 class ElmanError(Exception):
-    """A failure the user can do something about: printed as `error: what` and `hint: remedy`, never as a traceback."""
+    """A failure that the user can fix: printed as `error: what` and `hint: remedy`, never as a traceback."""
 
     exit_code = 1
 
@@ -43,13 +43,13 @@ class UsageError(ElmanError):
 
 
 class DataError(ElmanError):
-    """The input is there but not what it should be: broken UTF-8, a malformed line, a corrupt model."""
+    """The input exists but is invalid: broken UTF-8, a malformed line, a corrupt model."""
 
     exit_code = 65
 
 
 class MissingError(ElmanError):
-    """The input is not there, or may not be read."""
+    """The input does not exist, or cannot be read."""
 
     exit_code = 66
 
@@ -61,7 +61,7 @@ class WriteError(ElmanError):
 
 
 class BusyError(ElmanError):
-    """Somebody else is at work there; trying again later may succeed."""
+    """Another process is writing there; trying again later may succeed."""
 
     exit_code = 75
 

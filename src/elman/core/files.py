@@ -1,14 +1,14 @@
-"""Files on disk: tensors without a second copy in memory, and the one way in which a model directory changes.
+"""Writing files: tensors without a second copy in memory, and atomic changes of a model directory.
 
 A change is a redo log, so that a kill at any moment leaves either the old model or the new one:
 
-1. every new file is written beside the old one as `NAME.new`, and synced;
+1. every new file is written next to the old one as `NAME.new`, and synced;
 2. `manifest.json` is replaced (one rename) by one that lists every file's SHA-256 and size, and which are `pending`;
-3. the pending files are renamed, files of the old model that the new one has not are removed;
+3. the pending files are renamed, files that only the old model had are removed;
 4. the manifest is replaced by one without `pending`.
 
-Step 2 is the moment of truth. A reader takes `NAME.new` for a pending NAME while it is there; the next writer finishes
-what is pending and sweeps what is not.
+Step 2 is the commit point. A reader uses `NAME.new` for a pending NAME as long as it exists; the next writer renames
+pending files and removes all other `NAME.new`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RUN = "run.json"  # in it: what was asked for
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Array]) -> Entry:
-    """Write a safetensors file straight from the arrays, synced, and hashed on the way by a second thread."""
+    """Write a safetensors file without copying the arrays, sync it, and hash it in a second thread."""
     return _write_file(path, tensor_buffers(tensors))
 
 
@@ -74,7 +74,7 @@ def commit(
             with contextlib.suppress(OSError):
                 _sweep(directory)
             raise
-    with contextlib.suppress(OSError, WriteError):  # the model is there; what is left to tidy, the next writer does
+    with contextlib.suppress(OSError, WriteError):  # the model is committed; the next writer cleans up the rest
         manifest = _finish(directory, manifest)
     return manifest
 
@@ -91,7 +91,7 @@ def recover(directory: Path) -> Manifest | None:
 
 def _finish(directory: Path, manifest: Manifest) -> Manifest:
     for name in manifest.pending:
-        with contextlib.suppress(FileNotFoundError):  # renamed already, before it was cut off
+        with contextlib.suppress(FileNotFoundError):  # already renamed before the interruption
             os.replace(directory / (name + NEW), directory / name)  # noqa: PTH105
     for name in manifest.removed:
         with contextlib.suppress(FileNotFoundError):
@@ -103,18 +103,18 @@ def _finish(directory: Path, manifest: Manifest) -> Manifest:
 
 
 def _sweep(directory: Path) -> None:
-    """Remove every NAME.new that the manifest on disk does not wait for."""
+    """Remove every NAME.new that is not pending in the manifest on disk."""
     manifest = _readable_manifest(directory)
-    wanted = {name + NEW for name in manifest.pending} if manifest else set()
+    pending = {name + NEW for name in manifest.pending} if manifest else set()
     for path in directory.glob(f"*{NEW}"):
-        if path.name not in wanted and path.is_file():
+        if path.name not in pending and path.is_file():
             os.unlink(path)  # noqa: PTH108
         elif path.is_dir() and path.name.startswith(RUN_FOLDER + "."):  # of a run that was being written or removed
             shutil.rmtree(path)
 
 
 def _readable_manifest(directory: Path) -> Manifest | None:
-    """The manifest, or None where there is no model that anybody could still read."""
+    """The manifest, or None if there is no readable one."""
     try:
         return read_manifest(directory)
     except (DataError, MissingError):
@@ -157,11 +157,11 @@ def _write_file(path: Path, buffers: Sequence[memoryview]) -> Entry:
 
 
 def _release(buffer: memoryview) -> None:
-    """Give back the memory in which a mapped file is held, if it is one: written out, its pages are not needed."""
+    """Release the resident pages of a memory-mapped buffer that has been written; no effect on other buffers."""
     owner: object = buffer.obj
     while owner is not None:
         if isinstance(owner, np.memmap):
-            if owner.mode != "c":  # those pages are nowhere but in memory
+            if owner.mode != "c":  # copy-on-write pages exist only in memory
                 owner._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
             return
         owner = owner.base if isinstance(owner, np.ndarray) else None
@@ -172,7 +172,7 @@ def _sync_directory(directory: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system whose directories need no sync
+        if error.errno != errno.EINVAL:  # some file systems cannot sync directories
             raise
     finally:
         os.close(descriptor)
@@ -187,7 +187,7 @@ def _versions() -> dict[str, str]:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write a single file to; it takes the place of `path` only when the block ends well."""
+    """A temporary path for a single file; it replaces `path` only if the block succeeds."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}{NEW}")
     with write_errors(path):
         try:
@@ -205,7 +205,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a single file, whole or not at all."""
+    """Write a single file atomically."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 
@@ -217,12 +217,12 @@ def write_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         hints = {
-            errno.ENOSPC: "make room and try again; what was there before is untouched",
-            errno.EDQUOT: "make room in your quota and try again; what was there before is untouched",
-            errno.EFBIG: "the limit on file sizes is too low here (ulimit -f); what was there before is untouched",
-            errno.EACCES: "choose another place with --out, or give yourself permission to write there",
-            errno.EROFS: "the file system is read-only; choose another place with --out",
-            errno.ENOENT: "its parent directory is not there",
+            errno.ENOSPC: "free disk space and try again; existing files are unchanged",
+            errno.EDQUOT: "free some of your disk quota and try again; existing files are unchanged",
+            errno.EFBIG: "the file size limit is too low (ulimit -f); existing files are unchanged",
+            errno.EACCES: "choose another directory with --out, or get write permission",
+            errno.EROFS: "the file system is read-only; choose another directory with --out",
+            errno.ENOENT: "its parent directory does not exist",
         }
         reason = (error.strerror or str(error)).lower()
         raise WriteError(f"cannot write {path}: {reason}", hint=hints.get(error.errno or 0)) from None
@@ -230,11 +230,11 @@ def write_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock(directory: Path) -> Iterator[None]:
-    """Be the only one who writes into a directory, made if need be; a second one gets a BusyError.
+    """An exclusive write lock on a directory, created if needed; a second writer gets a BusyError.
 
-    The lock goes with the process, so a kill never leaves a directory locked.
+    The lock ends with the process, so a kill never leaves a directory locked.
     """
-    made = _make_directory(directory)
+    created = _make_directory(directory)
     descriptor = _take_lock(directory)
     try:
         yield
@@ -242,13 +242,13 @@ def lock(directory: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             os.unlink(directory / LOCK)  # noqa: PTH108
         os.close(descriptor)
-        with contextlib.suppress(OSError):  # whatever we made and nobody filled goes away again
-            for path in made:
+        with contextlib.suppress(OSError):  # directories that we created and that are still empty are removed
+            for path in created:
                 path.rmdir()
 
 
 def _make_directory(directory: Path) -> list[Path]:
-    """Make the directory and its parents. -> those made, deepest first"""
+    """Create the directory and its parents. -> those created, deepest first"""
     missing = []
     path = directory
     while not path.exists():
@@ -256,7 +256,7 @@ def _make_directory(directory: Path) -> list[Path]:
         path = path.parent
     with write_errors(directory):
         if not path.is_dir():
-            raise WriteError(f"{path} is a file, not a directory", hint="choose another place with --out")
+            raise WriteError(f"{path} is a file, not a directory", hint="choose another directory with --out")
         directory.mkdir(parents=True, exist_ok=True)
     return missing
 
@@ -268,7 +268,7 @@ def _take_lock(directory: Path) -> int:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Its owner removes the file when done: a lock on a file that is no longer the one there locks nothing.
+                # The owner removes the file when done: a lock on a file that was removed or replaced locks nothing.
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.samestat(os.fstat(descriptor), os.stat(path)):  # noqa: PTH116
                         return descriptor
@@ -301,7 +301,7 @@ def holds_run(directory: Path) -> bool:
 
 
 def check_vacant(directory: Path, *, overwrite: bool) -> None:
-    """Refuse a directory that holds a model (unless it may be overwritten) or anything else."""
+    """Refuse a directory that is not empty, unless it holds a model or run that may be overwritten."""
     if not directory.is_dir():
         return
     try:
@@ -315,10 +315,10 @@ def check_vacant(directory: Path, *, overwrite: bool) -> None:
     if holds_run(directory):
         if not overwrite:
             raise WriteError(
-                f"{directory} holds a run that has not finished",
-                hint=f"elman resume {directory} goes on with it, --overwrite begins anew",
+                f"{directory} holds an unfinished run",
+                hint=f"elman resume {directory} continues it, --overwrite starts again",
             )
         return
-    # A writer killed before its first manifest leaves its lock and some NAME.new.
+    # A writer killed before its first manifest leaves its lock file and some NAME.new.
     if any(name != LOCK and not (LOCK in names and name.endswith(NEW)) for name in names):
         raise WriteError(f"{directory} is not empty and holds no model", hint="choose a new directory with --out")

@@ -1,4 +1,4 @@
-"""Settings: frozen records that refuse unknown keys, and the way from what a user wrote to them."""
+"""Settings: frozen records that refuse unknown keys, made from recipes, --set and flags."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def make(record: type[C], settings: Mapping[str, Any], *, section: str) -> C:
             family = f" of {settings['family']}" if "family" in settings else ""
             hint = f"did you mean {section}.{close}?" if close else None
             if not close:
-                hint = f"valid here: {', '.join(f'{section}.{name}' for name in valid) or 'nothing can be set'}"
+                hint = f"valid settings: {', '.join(f'{section}.{name}' for name in valid) or 'none'}"
             raise UsageError(f"{section}.{key} is not a setting{family}", hint=hint)
     try:
         return record.model_validate(dict(settings))
@@ -80,18 +80,18 @@ def _refused(record: type[Config], error: ValidationError, section: str) -> Usag
 
 
 def parse_pairs(pairs: Iterable[str] | None) -> dict[str, str]:
-    """What --set gives, `section.key=value`, as {"section.key": "value"}."""
-    found = {}
+    """The arguments of --set, `section.key=value`, as {"section.key": "value"}."""
+    settings = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals or "." not in key:
             raise UsageError(f"--set {pair} is not of the form section.key=value", hint="for example model.order=5")
-        found[key] = value
-    return found
+        settings[key] = value
+    return settings
 
 
 def sections_of(settings: Mapping[str, Any]) -> Sections:
-    """{"model.order": 5} as {"model": {"order": 5}}, with a place for every section."""
+    """{"model.order": 5} as {"model": {"order": 5}}, with an entry for every section."""
     sections: Sections = {section: {} for section in SECTIONS}
     for name, value in settings.items():
         section, _, key = name.partition(".")
@@ -104,7 +104,7 @@ def sections_of(settings: Mapping[str, Any]) -> Sections:
 def merge_settings(
     flags: Mapping[str, Any], *, settings: Mapping[str, Any] | None, recipe: str | Path | None
 ) -> Sections:
-    """By section, from a recipe, --set and flags ({"data.units": "char"}); what is said twice must be the same."""
+    """Settings by section from a recipe, --set and flags ({"data.units": "char"}); --set and flags must not disagree."""
     given = sections_of(settings or {})
     for name, value in flags.items():
         section, _, key = name.partition(".")
@@ -115,7 +115,7 @@ def merge_settings(
 
 
 def refuse(sections: Mapping[str, Mapping[str, Any]], names: Sequence[str], what: str) -> None:
-    """An error if anything is set in these sections."""
+    """Raise an error if anything is set in these sections."""
     for name in names:
         for key in sections[name]:
             raise UsageError(f"{name}.{key} does not apply to {what}", hint=f"leave {name}.{key} out")
@@ -141,9 +141,7 @@ def read_recipe(path: Path) -> Sections:
         raise UsageError(f"{path} is not TOML: {error}") from None
     for section, values in tables.items():
         if section not in SECTIONS:
-            raise UsageError(
-                f"[{section}] in {path}: there is no such section", hint=f"sections: {', '.join(SECTIONS)}"
-            )
+            raise UsageError(f"{path}: there is no section [{section}]", hint=f"sections: {', '.join(SECTIONS)}")
         if not isinstance(values, dict):
             raise UsageError(f"{path}: {section} is outside a table", hint="put it under [data], [model] or [train]")
     return tables

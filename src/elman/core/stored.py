@@ -1,4 +1,4 @@
-"""A model directory open for reading: every file is checked against the manifest, also while somebody replaces the model."""
+"""Reading a model directory: every file is checked against the manifest, even while another process replaces the model."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from elman.core.tensors import parse_tensors
 
 T = TypeVar("T")
 
-FORMAT_VERSION = 1  # of a model directory; a higher one is refused
+FORMAT_VERSION = 1  # format of model directories; a higher one is refused
 MANIFEST = "manifest.json"
-NEW = ".new"  # behind the name of a file that is not yet in its place
+NEW = ".new"  # suffix of a file that has not been renamed to its final name yet
 
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 8 << 20  # bytes hashed and written at once
 
-_DAMAGED = "the file was damaged or changed; copy the model again from where it came, or train it again"
+_DAMAGED = "the file is damaged or was changed; copy the model again from its source, or train it again"
 
 
 class Entry(Config):
-    """What a file must be, to the bit."""
+    """The checksum and size of a file."""
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     size: int = Field(ge=0)
@@ -42,12 +42,12 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$")]
 
 
 class Manifest(Config):
-    """The list of a model directory's files, and under which circumstances they were made."""
+    """The files of a model directory with their checksums, and the environment they were made in."""
 
     format_version: int = FORMAT_VERSION
     files: dict[Name, Entry]
-    pending: tuple[Name, ...] = ()  # still called NAME.new
-    removed: tuple[Name, ...] = ()  # of the model before, still to be removed
+    pending: tuple[Name, ...] = ()  # files still called NAME.new
+    removed: tuple[Name, ...] = ()  # files of the previous model, still to be removed
     versions: dict[str, str] = Field(default_factory=dict)
     threads: int | None = None
     seed: int | None = None
@@ -55,7 +55,7 @@ class Manifest(Config):
 
 
 def read_tensors(path: Path, *, expected: Entry | None = None) -> dict[str, Array]:
-    """The tensors of a safetensors file, mapped into memory and read-only. `expected` is checked to the bit."""
+    """The tensors of a safetensors file, memory-mapped and read-only. `expected`: its size and checksum, verified."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
@@ -69,7 +69,7 @@ def read_tensors(path: Path, *, expected: Entry | None = None) -> dict[str, Arra
 
 
 def holds_model(directory: Path) -> bool:
-    """Whether there is a model directory of ours here, intact or not."""
+    """Whether this is a model directory, intact or not."""
     try:
         manifest = json.loads((directory / MANIFEST).read_bytes())
         return isinstance(manifest, dict) and "format_version" in manifest and "files" in manifest
@@ -79,16 +79,16 @@ def holds_model(directory: Path) -> bool:
 
 @dataclass(frozen=True)
 class Stored:
-    """A model directory, open for reading. Every file is checked against the manifest: its size, and its SHA-256."""
+    """A model directory, open for reading. Every file is checked against the manifest: size and SHA-256."""
 
     directory: Path
     manifest: Manifest
     verify: bool = True
 
     def path(self, name: str) -> Path:
-        """Where the file is now."""
-        beside = self.directory / (name + NEW)
-        return beside if name in self.manifest.pending and beside.exists() else self.directory / name
+        """The current path of a file, NAME.new while it is pending."""
+        pending = self.directory / (name + NEW)
+        return pending if name in self.manifest.pending and pending.exists() else self.directory / name
 
     def read(self, name: str) -> bytes:
         """The bytes of a file."""
@@ -102,19 +102,21 @@ class Stored:
         return data
 
     def tensors(self, name: str) -> dict[str, Array]:
-        """The tensors of a file, mapped into memory."""
+        """The tensors of a file, memory-mapped."""
         path, expected = self._find(name)
         return read_tensors(path, expected=expected if self.verify else None)
 
     def _find(self, name: str) -> tuple[Path, Entry]:
         if name not in self.manifest.files:
-            raise DataError(f"{self.directory} has no {name}", hint="it is no complete model; train it again")
+            raise DataError(f"{self.directory} has no {name}", hint="the model is incomplete; copy or train it again")
         return self.path(name), self.manifest.files[name]
 
 
 def read_consistently(directory: Path, read: Callable[[Stored], T], *, verify: bool = True) -> T:
-    """What `read` makes of the files of one model, also while somebody replaces that model by another."""
-    failure: Exception = BusyError(f"{directory} is being rewritten all the time", hint="try again when that is done")
+    """The result of `read` on the files of one model, even while another process replaces that model."""
+    failure: Exception = BusyError(
+        f"{directory} keeps being rewritten", hint="try again when the other process has finished"
+    )
     for _ in range(30):
         before = _edition(directory)
         stored = open_directory(directory, verify=verify)
@@ -122,10 +124,8 @@ def read_consistently(directory: Path, read: Callable[[Stored], T], *, verify: b
             result = read(stored)
             if _edition(directory) == before:
                 return result
-        except (
-            Exception
-        ) as error:  # half a file can look like anything; an error counts if nobody has written meanwhile
-            failure = error
+        except Exception as error:  # of any kind: half a file can look like anything
+            failure = error  # final unless the directory was changed meanwhile
             if _edition(directory) == before and not stored.manifest.pending:
                 break
         time.sleep(0.01)
@@ -133,7 +133,7 @@ def read_consistently(directory: Path, read: Callable[[Stored], T], *, verify: b
 
 
 def _edition(directory: Path) -> tuple[int, int] | None:
-    """Differs whenever the manifest was replaced."""
+    """A value that changes whenever the manifest is replaced."""
     try:
         status = (directory / MANIFEST).stat()
         return status.st_ino, status.st_mtime_ns
@@ -142,11 +142,13 @@ def _edition(directory: Path) -> tuple[int, int] | None:
 
 
 def open_directory(directory: Path, *, verify: bool = True) -> Stored:
-    """The model directory that is there now."""
+    """Open a model directory."""
     if not directory.is_dir():
-        raise MissingError(f"there is no model at {directory}", hint="a model is a directory that `elman train` makes")
+        raise MissingError(f"there is no model at {directory}", hint="give a directory made by `elman train`")
     if not (directory / MANIFEST).exists():
-        raise MissingError(f"{directory} holds no model: no {MANIFEST}", hint="give the directory `elman train` made")
+        raise MissingError(
+            f"{directory} holds no model: {MANIFEST} is missing", hint="give a directory made by `elman train`"
+        )
     return Stored(directory, read_manifest(directory), verify)
 
 
@@ -158,11 +160,11 @@ def read_manifest(directory: Path) -> Manifest:
     except OSError as error:
         raise _unreadable(path, error) from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is corrupt: {error}", hint="copy the model again from where it came") from None
+        raise DataError(f"{path} is corrupt: {error}", hint="copy the model again from its source") from None
     version = raw.get("format_version") if isinstance(raw, dict) else None
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise DataError(
-            f"{directory} has format {version}, made by a newer elman; this one reads {FORMAT_VERSION}",
+            f"{directory} has format {version} of a newer elman; this version reads up to {FORMAT_VERSION}",
             hint="upgrade elman",
         )
     try:
@@ -170,14 +172,14 @@ def read_manifest(directory: Path) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise DataError(f"{path} is no manifest of a model: {place} {first['msg'].lower()}") from None
+        raise DataError(f"{path} is not a valid manifest: {place} {first['msg'].lower()}") from None
 
 
 def _check(path: Path, data: memoryview, expected: Entry) -> None:
     if len(data) != expected.size:
-        raise DataError(f"{path} has {len(data)} bytes, its manifest says {expected.size}", hint=_DAMAGED)
+        raise DataError(f"{path} has {len(data)} bytes, the manifest says {expected.size}", hint=_DAMAGED)
     if digest([data]) != expected.sha256:
-        raise DataError(f"{path} is corrupt: its SHA-256 is not the one in the manifest", hint=_DAMAGED)
+        raise DataError(f"{path} is corrupt: its SHA-256 does not match the manifest", hint=_DAMAGED)
 
 
 def _unreadable(path: Path, error: OSError) -> MissingError:
@@ -185,6 +187,7 @@ def _unreadable(path: Path, error: OSError) -> MissingError:
 
 
 def digest(buffers: Iterable[memoryview], stopped: Sequence[bool] = ()) -> str:
+    """SHA-256 of buffers; gives up early once `stopped` is not empty."""
     digest = hashlib.sha256()
     for chunk in chunks(buffers):
         if stopped:
@@ -194,6 +197,7 @@ def digest(buffers: Iterable[memoryview], stopped: Sequence[bool] = ()) -> str:
 
 
 def chunks(buffers: Iterable[memoryview]) -> Iterator[memoryview]:
+    """The same bytes in pieces of at most CHUNK_BYTES."""
     for buffer in buffers:
         for start in range(0, len(buffer), CHUNK_BYTES):
             yield buffer[start : start + CHUNK_BYTES]

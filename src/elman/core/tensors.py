@@ -1,6 +1,6 @@
-"""The safetensors format: arrays as bytes and bytes as arrays, without a copy of either. Writes nothing.
+"""The safetensors format: arrays to bytes and bytes to arrays, without copies. Writes no files.
 
-Eight bytes of header length, a JSON header of {name: dtype, shape, data_offsets}, then the tensors without holes.
+Eight bytes of header length, a JSON header of {name: dtype, shape, data_offsets}, then the tensors without gaps.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 
-DAMAGED = "copy the model again from where it came, or train it again"
-MAX_HEADER_BYTES = 100_000_000  # safetensors' own limit
-MAX_TENSORS = 10_000  # a header of 100,000 entries only burns time
+DAMAGED = "copy the model again from its source, or train it again"
+MAX_HEADER_BYTES = 100_000_000  # limit of the safetensors library
+MAX_TENSORS = 10_000  # no model has more; parsing a header of 100,000 entries would only waste time
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1"}
 _DTYPES |= {"U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1"}
@@ -33,12 +33,12 @@ class _Place(NamedTuple):
 
 
 def tensor_buffers(tensors: Mapping[str, Array]) -> list[memoryview]:
-    """The bytes of a file: its header, then every tensor's own memory.
+    """The buffers of a file: its header, then the memory of every tensor.
 
-    The widest items come first, so that each tensor starts at a multiple of its item's size.
+    The widest dtypes come first, so that each tensor is aligned to its item size.
     """
     if len(tensors) > MAX_TENSORS:
-        raise ValueError(f"{len(tensors)} tensors; a file holds {MAX_TENSORS}")
+        raise ValueError(f"{len(tensors)} tensors; the limit per file is {MAX_TENSORS}")
     header: dict[str, Any] = {}
     buffers: list[memoryview] = []
     offset = 0
@@ -54,16 +54,16 @@ def tensor_buffers(tensors: Mapping[str, Array]) -> list[memoryview]:
 
 
 def parse_tensors(path: Path, view: memoryview) -> dict[str, Array]:
-    """The tensors in the bytes of the file `path`, as views of them. safetensors' own parser sees the file first."""
+    """The tensors in the bytes of the file `path`, as views. The safetensors library checks the file first."""
     _check_with_safetensors(path)
     begin, places = _parse_header(path, view)
     tensors: dict[str, Array] = {}
     reached = 0
     for name, place in sorted(places.items(), key=lambda item: item[1].start):
         if place.start != reached or place.end - place.start != place.dtype.itemsize * math.prod(place.shape):
-            raise DataError(f"{path} is corrupt: tensor {name!r} is not where it should be")
+            raise DataError(f"{path} is corrupt: tensor {name!r} has the wrong offset or size")
         if begin + place.end > len(view):
-            raise DataError(f"{path} is cut short: {name!r} ends at byte {begin + place.end}, the file at {len(view)}")
+            raise DataError(f"{path} is truncated: {name!r} ends at byte {begin + place.end}, the file at {len(view)}")
         flat: Array = np.frombuffer(view[begin + place.start : begin + place.end], dtype=place.dtype)
         tensors[name] = flat.reshape(place.shape)
         reached = place.end
@@ -79,14 +79,14 @@ def _check_with_safetensors(path: Path) -> None:
         with safe_open(str(path), framework="np"):
             pass
     except SafetensorError as error:
-        raise DataError(f"{path} is no safetensors file: {error}") from None
+        raise DataError(f"{path} is not a safetensors file: {error}") from None
 
 
 def _parse_header(path: Path, view: memoryview) -> tuple[int, dict[str, _Place]]:
-    """Where the tensors begin, and the place of each after that."""
+    """The offset of the first tensor, and the place of each relative to it."""
     length = int.from_bytes(view[:8], "little")
     if length > min(MAX_HEADER_BYTES, len(view) - 8):
-        raise DataError(f"{path} is corrupt: a header of {length} bytes")
+        raise DataError(f"{path} is corrupt: it claims a header of {length} bytes")
     try:
         header = json.loads(bytes(view[8 : 8 + length]))
         if len(header) > MAX_TENSORS + 1:
@@ -119,11 +119,11 @@ def require_table(tensors: Mapping[str, Array], name: str, kinds: str, rows: int
     """One array of a saved model, of one of these kinds of numbers and this length; an error where it is not so."""
     found = tensors.get(name)
     if found is None or found.dtype.kind not in kinds or found.ndim != 1 or (rows is not None and len(found) != rows):
-        raise DataError(f"the model's table {name} is missing or not what it should be", hint=DAMAGED)
+        raise DataError(f"the model's table {name} is missing or has the wrong type or size", hint=DAMAGED)
     refuse_not_finite(f"the model's table {name}", found, zeros=True)
     return found
 
 
 def under_prefix(tensors: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """The tensors whose names begin so, without that beginning."""
+    """The tensors whose names start with a prefix, without it."""
     return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}

@@ -1,1 +1,1 @@
-"""Models that count. Nothing here imports torch."""
+"""Count-based language models. Nothing here imports torch."""

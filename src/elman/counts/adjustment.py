@@ -1,11 +1,11 @@
-"""How far to trust a count: the adjustment of the sparse non-negative matrix model, fitted to held-out text.
+"""The adjustment function of the sparse non-negative matrix model, fitted to held-out text.
 
 A link (feature i, word j) seen C_ij times among the C_i* events of its feature weighs M_ij = exp(A) * C_ij / C_i*, and
-p(j | active features) = sum of M_ij / sum of M_i*, with M_i* = sum over j of M_ij. A knows no words (Chelba & Pereira
-2015: nothing is lost): for each template it adds three tables looked up by log-bucketed counts,
+p(j | active features) = sum of M_ij / sum of M_i*, with M_i* = sum over j of M_ij. A does not depend on the words
+themselves (Chelba & Pereira 2015: nothing is lost): for each template it adds three tables looked up by log-bucketed counts,
     A = a[C_i*, C_ij] + b[C_i*, D_i] + c[C_ij, C_j]        D_i: different words after the feature, C_j: count of the word.
 Tables are piecewise linear between powers of two. The loss is that of the distribution itself (multinomial), its
-gradient exact, and neighbouring knots are pulled together so that counts never seen in fitting are extrapolated.
+gradient exact, and neighbouring knots are regularised towards each other, so that unseen counts are extrapolated.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 
 from elman.core.arrays import Array
 
-BUCKETS = 64  # of counts: 1 to 8 exactly, then four an octave; 131,072 and more are one
-KNOTS = 19  # 1, 2, 4 .. 2**18
-FACTORS = ((0, 1), (0, 2), (1, 3))  # the pairs of (C_i*, C_ij, D_i, C_j) that a, b and c look at
+BUCKETS = 64  # number of count buckets: 1 to 8 exactly, then four per octave; 131,072 and more share one
+KNOTS = 19  # knots of the piecewise linear tables, at counts 1, 2, 4 .. 2**18
+FACTORS = ((0, 1), (0, 2), (1, 3))  # the pairs of (C_i*, C_ij, D_i, C_j) that index the tables a, b and c
 SMOOTHNESS = 1.0  # nats per squared difference of neighbouring knots; a tenth and ten times are 0.5 to 1 % worse
-SHRINKAGE = 0.01  # nats per squared weight: only to have one optimum
-MAX_STEPS = 150
+SHRINKAGE = 0.01  # nats per squared weight, only to make the optimum unique
+MAX_STEPS = 150  # iterations of L-BFGS
 
 
 def bucket(counts: Array) -> Array:
@@ -33,7 +33,7 @@ def bucket(counts: Array) -> Array:
 
 
 def coarse_bucket(counts: Array) -> Array:
-    """The bucket of a word's own count, to two octaves: histograms by it stay short."""
+    """The bucket of a word's own count, rounded to two octaves to keep histograms short."""
     return bucket(counts) // 8 * 8
 
 
@@ -47,7 +47,7 @@ def _decode(codes: Array) -> list[Array]:
 
 
 def _interpolation() -> Array:
-    """What each knot gives to each bucket: linear in the logarithm of the bucket's middle. -> (BUCKETS, KNOTS)"""
+    """The weight of each knot in each bucket: linear in the logarithm of the bucket's middle. -> (BUCKETS, KNOTS)"""
     index = np.arange(BUCKETS)
     middle = np.where(index < 7, np.log2(index + 1.0), 3 + (index - 7 + 0.5) / 4)
     distance = np.abs(np.minimum(middle, KNOTS - 1)[:, None] - np.arange(KNOTS))
@@ -59,7 +59,7 @@ INTERPOLATION = _interpolation()
 
 @dataclass(frozen=True)
 class Evidence:
-    """What held-out text says of one template: which features were active, and what their links weigh unadjusted."""
+    """Statistics of one template on held-out text: which features were active, and their links before adjustment."""
 
     num_rows: int  # features that were active at least once
     link_rows: Array  # the links of those features, summed by bucket: the feature,
@@ -67,14 +67,14 @@ class Evidence:
     link_shares: Array  # the sum of C_ij / C_i*
     use_tokens: Array  # every time a feature was active: at which token, and
     use_rows: Array  # which feature
-    hit_tokens: Array  # every time an active feature knew the word that came: at which token,
+    hit_tokens: Array  # every time an active feature had a link to the next word: at which token,
     hit_codes: Array  # the buckets of the link, and
     hit_shares: Array  # its C_ij / C_i*
 
 
 @dataclass(frozen=True)
 class Adjustment:
-    """exp(A) for every template and bucket, and the weight of the uniform distribution that is always active."""
+    """The tables of A for every template, and the weight of the always active uniform distribution."""
 
     tables: Array  # (P, 3, BUCKETS, BUCKETS)
     floor: float
@@ -88,14 +88,14 @@ class Adjustment:
 
 @dataclass(frozen=True)
 class Fit:
-    """An adjustment and the nats per held-out token it was left with."""
+    """An adjustment, and its nats per held-out token."""
 
     adjustment: Adjustment
     nats_per_token: float
 
 
 def fit_adjustment(evidence: Sequence[Evidence], *, num_tokens: int, vocab_size: int) -> Fit:
-    """The adjustment under which the held-out text is most likely, by L-BFGS from A = 0."""
+    """The adjustment that maximises the likelihood of held-out text, by L-BFGS from A = 0."""
     from scipy.optimize import minimize
 
     loss = _Loss(evidence, num_tokens=num_tokens, vocab_size=vocab_size)
@@ -125,7 +125,7 @@ class _Loss:
         self.use_tokens = np.concatenate([part.use_tokens for part in evidence])
         self.hit_tokens = np.concatenate([part.hit_tokens for part in evidence])
         self.hit_shares = np.concatenate([part.hit_shares for part in evidence])
-        # millions of links, but only thousands of different ones for A
+        # millions of links, but only thousands of distinct inputs of A
         template = BUCKETS**4 * np.arange(len(evidence))
         codes = [part.link_codes + offset for part, offset in zip(evidence, template, strict=True)]
         codes += [part.hit_codes + offset for part, offset in zip(evidence, template, strict=True)]
@@ -149,16 +149,16 @@ class _Loss:
         links = self.link_shares * factors[self.link_kinds]
         hits = self.hit_shares * factors[self.hit_kinds]
         rows = np.bincount(self.link_rows, weights=links, minlength=self.num_rows)
-        above = np.bincount(self.hit_tokens, weights=hits, minlength=self.num_tokens) + floor / self.vocab_size
-        below = np.bincount(self.use_tokens, weights=rows[self.use_rows], minlength=self.num_tokens) + floor
-        nats = float(np.log(below).sum() - np.log(above).sum())
-        return nats, links, hits, above, below, floor
+        numerators = np.bincount(self.hit_tokens, weights=hits, minlength=self.num_tokens) + floor / self.vocab_size
+        denominators = np.bincount(self.use_tokens, weights=rows[self.use_rows], minlength=self.num_tokens) + floor
+        nats = float(np.log(denominators).sum() - np.log(numerators).sum())
+        return nats, links, hits, numerators, denominators, floor
 
     def __call__(self, weights: Array) -> tuple[float, Array]:
-        nats, links, hits, above, below, floor = self._forward(weights)
-        pressure = np.bincount(self.use_rows, weights=1 / below[self.use_tokens], minlength=self.num_rows)
-        kinds = np.bincount(self.link_kinds, weights=links * pressure[self.link_rows], minlength=len(self.cells[0]))
-        kinds -= np.bincount(self.hit_kinds, weights=hits / above[self.hit_tokens], minlength=len(self.cells[0]))
+        nats, links, hits, numerators, denominators, floor = self._forward(weights)
+        row_weights = np.bincount(self.use_rows, weights=1 / denominators[self.use_tokens], minlength=self.num_rows)
+        kinds = np.bincount(self.link_kinds, weights=links * row_weights[self.link_rows], minlength=len(self.cells[0]))
+        kinds -= np.bincount(self.hit_kinds, weights=hits / numerators[self.hit_tokens], minlength=len(self.cells[0]))
         shape = (self.num_templates, len(FACTORS), BUCKETS, BUCKETS)
         slopes = sum(np.bincount(cells, weights=kinds, minlength=int(np.prod(shape))) for cells in self.cells)
         knots = weights[:-1].reshape(*shape[:2], KNOTS, KNOTS)
@@ -169,5 +169,7 @@ class _Loss:
             penalty += SMOOTHNESS / 2 * float((steps**2).sum())
             edge = np.zeros_like(np.take(knots, [0], axis=axis))
             gradient -= SMOOTHNESS * np.diff(steps, axis=axis, prepend=edge, append=edge)
-        floor_slope = floor * float((1 / below).sum() - (1 / above).sum() / self.vocab_size) + SHRINKAGE * weights[-1]
+        floor_slope = (
+            floor * float((1 / denominators).sum() - (1 / numerators).sum() / self.vocab_size) + SHRINKAGE * weights[-1]
+        )
         return (nats + penalty) / self.num_tokens, np.append(gradient, floor_slope) / self.num_tokens

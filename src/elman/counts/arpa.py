@@ -8,7 +8,7 @@
     …
     \\end\\
 
-Whatever is wrong with a file is said with its line. Blocks of lines are read at once with numpy, in two threads.
+Errors name the line. Blocks of lines are parsed with numpy, in two threads.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from elman.counts.arpa_lines import DAMAGED, NATS, Lines, parse_rows, shown
 from elman.counts.counting import smallest_type
 from elman.counts.ngram import NgramModel, advance_nodes
 from elman.counts.scratch import Scratch
-from elman.counts.trie import NOWHERE, Trie
+from elman.counts.trie import NOT_FOUND, Trie
 from elman.text.units.chunks import ChunkTable
 from elman.text.units.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID
 
 IMPOSSIBLE = -99.0  # SRILM's log10 of zero
 MISSING_UNK = -100.0  # KenLM's log10 probability of <unk> where a file has none
-UNK_NAMES = (UNK.encode(), b"<UNK>")
-MAX_ORDER = 20
-CHUNK_ROWS = 1 << 18  # written at once
+UNK_NAMES = (UNK.encode(), b"<UNK>")  # spellings of the unknown word in ARPA files
+MAX_ORDER = 20  # highest order read
+CHUNK_ROWS = 1 << 18  # n-grams formatted at once when writing
 
 _KENLM_BINARY = b"mmap lm http://kheafield.com/code"
 _COUNT = re.compile(rb"ngram\s+(\d{1,3})\s*=\s*(\d{1,18})")
 
 
 def read_arpa(path: Path) -> tuple[list[str], NgramModel]:
-    """The words of an ARPA file by id (<unk>, </s>, then as they come), and the model, which reads each line alone.
+    """The words of an ARPA file by id (<unk>, </s>, then in file order), and the model, which reads each line alone.
 
-    As in KenLM, a missing <unk> is very unlikely and a missing back-off is none. N-grams whose prefix is missing, as after
-    pruning by other tools, get it back with the probability that backing off gives it, so no score changes.
+    As in KenLM, a missing <unk> is very unlikely and a missing back-off is 0. Missing prefixes of n-grams, as after pruning
+    by other tools, are inserted with their backed-off probability, so no score changes.
     """
     try:
         with path.open("rb") as raw:
@@ -78,29 +78,32 @@ def _read(lines: Lines) -> tuple[list[str], NgramModel]:
 
 
 def _read_counts(lines: Lines) -> list[int]:
-    """The numbers of n-grams that \\data\\ promises. Before it stand at most blank lines and comments."""
+    """The numbers of n-grams that \\data\\ declares. Only blank lines and comments may precede it."""
     while (line := lines.next_text()) is not None and line.startswith(b"#"):
         pass
     if line is None:
         lines.fail_at_end("\\data\\")
     if line != b"\\data\\":
         if line.startswith(_KENLM_BINARY):
-            lines.fail("begins a KenLM binary", hint="give the ARPA file that the binary was built from")
-        lines.fail(f"is {shown(line)}, not \\data\\", hint="give an ARPA file: text that begins with \\data\\")
+            lines.fail("is the start of a KenLM binary", hint="give the ARPA file that the binary was built from")
+        lines.fail(f"is {shown(line)}, not \\data\\", hint="give an ARPA file: text that starts with \\data\\")
     counts: list[int] = []
     while line := lines.next_line():
         match = _COUNT.fullmatch(line)
         if not match:
-            lines.fail(f"is {shown(line)}, not like `ngram 1=1000`")
+            lines.fail(f"is {shown(line)}, expected something like `ngram 1=1000`")
         if int(match[1]) != len(counts) + 1:
-            lines.fail(f"counts {int(match[1])}-grams, where {len(counts) + 1}-grams should be: orders are consecutive")
+            lines.fail(f"counts {int(match[1])}-grams, expected {len(counts) + 1}-grams: orders must be consecutive")
         counts.append(int(match[2]))
         if len(counts) > MAX_ORDER:
-            lines.fail(f"is of order {len(counts)}; orders up to {MAX_ORDER} are read", hint="make a shorter one")
+            lines.fail(
+                f"is of order {len(counts)}; the highest supported order is {MAX_ORDER}",
+                hint="build a model of lower order",
+            )
     if line is None:
         lines.fail_at_end("\\1-grams:")
     if not counts:
-        lines.fail("ends \\data\\ without any `ngram 1=1000`")
+        lines.fail("ends \\data\\ without an `ngram 1=...` line")
     return counts
 
 
@@ -136,30 +139,30 @@ class _Grams:
 def _read_unigrams(lines: Lines, counts: Sequence[int]) -> tuple[list[str], ChunkTable, NgramModel]:
     """The words by id, the table that finds the id of each and of <s>, and the model of order 1."""
     _expect_header(lines, 1)
-    found: dict[bytes, tuple[float, float]] = {}
+    unigrams: dict[bytes, tuple[float, float]] = {}  # log-probability and back-off
     unk_name = UNK.encode()
     for first, block in lines.blocks():
         words, log_probs, backoffs = parse_rows(lines, first, block, 1, is_highest=len(counts) == 1)
         for at, (word, *values) in enumerate(zip(words, log_probs.tolist(), backoffs.tolist(), strict=True)):
-            if word in found or (word in UNK_NAMES and unk_name in found):
+            if word in unigrams or (word in UNK_NAMES and unk_name in unigrams):
                 lines.fail(f"repeats the word {shown(word)}", line=first + at)
             unk_name = word if word in UNK_NAMES else unk_name
-            found[word] = (values[0], values[1])
-    _check_count(lines, 1, counts, len(found))
-    unk = found.pop(unk_name, (MISSING_UNK * NATS, 0.0))
-    bos = found.pop(BOS.encode(), (0.0, 0.0))
-    eos = found.pop(EOS.encode(), None)
+            unigrams[word] = (values[0], values[1])
+    _check_count(lines, 1, counts, len(unigrams))
+    unk = unigrams.pop(unk_name, (MISSING_UNK * NATS, 0.0))
+    bos = unigrams.pop(BOS.encode(), (0.0, 0.0))
+    eos = unigrams.pop(EOS.encode(), None)
     if eos is None:
-        lines.fail(f"ends the words without {EOS}", hint="make the model with marked ends of sentences")
-    tokens = [UNK, EOS, *(word.decode() for word in found)]
-    table = ChunkTable([unk_name, EOS.encode(), *found, BOS.encode()])
-    both = np.array([unk, eos, *found.values(), (-np.inf, bos[1])], np.float32)  # <s> is never predicted
+        lines.fail(f"ends the 1-grams without {EOS}", hint="build the model with sentence-end markers")
+    tokens = [UNK, EOS, *(word.decode() for word in unigrams)]
+    table = ChunkTable([unk_name, EOS.encode(), *unigrams, BOS.encode()])
+    both = np.array([unk, eos, *unigrams.values(), (-np.inf, bos[1])], np.float32)  # <s> is never predicted
     trie = Trie(len(tokens), (np.arange(len(both), dtype=smallest_type(len(both))),), ())
     return tokens, table, NgramModel(trie, (both[:, 0].copy(),), (both[:, 1].copy(),), reset_lines=True)
 
 
 def _read_ngrams(lines: Lines, order: int, counts: Sequence[int], table: ChunkTable, scratch: Scratch) -> _Grams:
-    """All n-grams of one order but those with <s> after the first place, which nothing ever asks for."""
+    """All n-grams of one order but those with <s> after the first word, which are never looked up."""
     bos, is_highest = len(table) - 1, order == len(counts)
     word_type = smallest_type(bos + 1)
 
@@ -170,7 +173,7 @@ def _read_ngrams(lines: Lines, order: int, counts: Sequence[int], table: ChunkTa
         if ids.min() < 0:
             at = int(np.argmin(ids))
             word = next(iter(words.select(np.array([at]))))
-            lines.fail(f"has the word {shown(word)}, which is none of the 1-grams", line=first + at // order)
+            lines.fail(f"has the word {shown(word)}, which is not among the 1-grams", line=first + at // order)
         ids = ids.astype(word_type).reshape(-1, order)
         return ids, log_probs, backoffs, np.arange(first, first + len(ids))
 
@@ -188,13 +191,13 @@ def _read_ngrams(lines: Lines, order: int, counts: Sequence[int], table: ChunkTa
 
 def _check_count(lines: Lines, order: int, counts: Sequence[int], found: int) -> None:
     if found != counts[order - 1]:
-        lines.fail(f"ends {found:,} {order}-grams, but \\data\\ promises {counts[order - 1]:,}")
+        lines.fail(f"ends the {order}-grams after {found:,}, but \\data\\ declares {counts[order - 1]:,}")
 
 
 def _extended(model: NgramModel, grams: _Grams, lines: Lines, tokens: Sequence[str], scratch: Scratch) -> NgramModel:
-    """The model with the n-grams of one more order. Its back-offs are as many as its orders, until the last."""
+    """The model extended by the n-grams of one more order, with back-offs for every order so far."""
     parents = _walk(model.trie, grams.words[:, :-1], scratch)
-    if len(missing := np.flatnonzero(parents == NOWHERE)):
+    if len(missing := np.flatnonzero(parents == NOT_FOUND)):
         model = _with_prefixes(model, grams.words[missing, :-1], scratch)
         parents = _walk(model.trie, grams.words[:, :-1], scratch)
     trie, words = model.trie, grams.words[:, -1]
@@ -218,7 +221,7 @@ def _extended(model: NgramModel, grams: _Grams, lines: Lines, tokens: Sequence[s
 
 
 def _walk(trie: Trie, words: Array, scratch: Scratch) -> Array:
-    """The node of each n-gram, (n, k) ids of any order k that the trie has, or NOWHERE. -> (n,)"""
+    """The node of each n-gram, (n, k) ids of any order k that the trie has, or NOT_FOUND. -> (n,)"""
 
     def walk(first: int) -> Array:
         part = words[first : first + scratch.chunk_rows]
@@ -227,18 +230,18 @@ def _walk(trie: Trie, words: Array, scratch: Scratch) -> Array:
             nodes = trie.find(k, nodes, part[:, k])
         return nodes
 
-    found = list(scratch.map(walk, range(0, len(words), scratch.chunk_rows)))
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+    parts = list(scratch.map(walk, range(0, len(words), scratch.chunk_rows)))
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
 def _with_prefixes(model: NgramModel, prefixes: Array, scratch: Scratch) -> NgramModel:
-    """The model with these n-grams and their prefixes in it, none of which changes any score."""
+    """The model with these n-grams and their prefixes inserted; no score changes."""
     for order in range(2, prefixes.shape[1] + 1):
         wanted = np.unique(prefixes[:, :order], axis=0)
-        wanted = wanted[_walk(model.trie, wanted, scratch) == NOWHERE].astype(np.int64)
+        wanted = wanted[_walk(model.trie, wanted, scratch) == NOT_FOUND].astype(np.int64)
         if not len(wanted):
             continue
-        state = np.full((len(wanted), model.order - 1), NOWHERE, np.int64)
+        state = np.full((len(wanted), model.order - 1), NOT_FOUND, np.int64)
         state[:, 0] = wanted[:, 0]
         for k in range(1, order - 1):
             state = advance_nodes(model.trie, wanted[:, k], state)
@@ -249,7 +252,7 @@ def _with_prefixes(model: NgramModel, prefixes: Array, scratch: Scratch) -> Ngra
 
 
 def _inserted(model: NgramModel, order: int, parents: Array, new_words: Array, new_log_probs: Array) -> NgramModel:
-    """The model with more n-grams of one of its orders, in the order of their nodes, without back-off or children."""
+    """The model with new n-grams of one order (sorted by node), without back-off or children."""
     words, starts = list(model.trie.words), list(model.trie.starts)
     log_probs, backoffs = list(model.log_probs), list(model.backoffs)
     num_parents = len(words[order - 2])
@@ -274,18 +277,19 @@ def write_arpa(model: object, tokens: Sequence[str], path: Path, *, overwrite: b
     """Write a back-off n-gram model, the words given by id, as KenLM and SRILM read it. All of the file, or none."""
     if not isinstance(model, NgramModel):
         raise UsageError(
-            "only back-off n-grams can be written as ARPA, and this model is something else",
+            "only back-off n-gram models can be exported as ARPA",
             hint="train one: --model mkn, or kn, or ngram with witten-bell, absolute or interpolated smoothing",
         )
     if not model.reset_lines:
         raise UsageError(
-            "ARPA files describe single lines, but this model was trained on one stream",
+            "ARPA models read each line alone, but this model was trained on a stream",
             hint="train with --reset-lines",
         )
     for token in tokens:
         if token.encode().split() != [token.encode()] or "\0" in token or token in (BOS, "<UNK>"):
             raise UsageError(
-                f"the symbol {token!r} cannot stand in an ARPA file", hint="export models of units without white space"
+                f"the token {token!r} cannot be written to an ARPA file",
+                hint="export a model whose tokens have no whitespace",
             )
     symbols = [*tokens, BOS]
     symbols[UNK_ID], symbols[EOS_ID] = UNK, EOS
@@ -302,16 +306,16 @@ def write_arpa(model: object, tokens: Sequence[str], path: Path, *, overwrite: b
 def _lines_of(model: NgramModel, symbols: Sequence[str], order: int, first: int) -> Iterator[str]:
     """The lines of up to CHUNK_ROWS n-grams."""
     nodes = np.arange(first, min(first + CHUNK_ROWS, model.trie.num_nodes(order)))
-    log_probs = np.minimum(_log10(model.log_probs[order - 1][nodes]), 0.0)  # never more than certain, by rounding
+    log_probs = np.minimum(_log10(model.log_probs[order - 1][nodes]), 0.0)  # at most 0, despite rounding
     if order == 1 and nodes[-1] == model.trie.bos:
-        log_probs[-1] = 0.0  # scoring <s> is harmless then, as in KenLM's files
+        log_probs[-1] = 0.0  # as in KenLM's files, so that scoring <s> adds nothing
     columns: list[list[object]] = []
     if order < model.order:
         columns.append(_log10(model.backoffs[order - 1][nodes]).tolist())
     for k in range(order, 0, -1):
         columns.append([symbols[word] for word in model.trie.words[k - 1][nodes].tolist()])
         if k > 1:
-            starts = model.trie.starts[k - 2]  # sought with its own type: else numpy converts it all
+            starts = model.trie.starts[k - 2]  # searched for in its own dtype: otherwise numpy converts the whole array
             nodes = np.searchsorted(starts, nodes.astype(starts.dtype), side="right") - 1
     columns.append(log_probs.tolist())
     form = "%.8g\t" + " ".join(["%s"] * order) + ("\t%.8g\n" if order < model.order else "\n")
@@ -319,6 +323,6 @@ def _lines_of(model: NgramModel, symbols: Sequence[str], order: int, first: int)
 
 
 def _log10(nats: Array) -> Array:
-    """From nats; the logarithm of zero becomes what SRILM writes for it."""
+    """Nats as log10; -inf becomes SRILM's -99."""
     log10s = nats.astype(np.float64) / NATS
     return np.where(np.isneginf(log10s), IMPOSSIBLE, log10s)

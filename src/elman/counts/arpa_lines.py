@@ -1,6 +1,6 @@
-"""The text of an ARPA file as lines, and blocks of lines as words and numbers. Knows nothing of models.
+"""Lines of an ARPA file, parsed in blocks into words and numbers. Knows nothing of models.
 
-Blocks are taken apart with numpy: 0.4 µs an n-gram, a quarter of what splitting every line costs.
+Blocks are parsed with numpy: 0.4 µs per n-gram, a quarter of what splitting every line costs.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.text.units.chunks import LINE_END, Chunks, cut_at_whitespace
 
-NATS = math.log(10)  # in a unit of log10
-LARGEST = 1e30  # of a log10: what is larger is no logarithm of anything, and sums of it overflow
-BLOCK_BYTES = 4 << 20  # read, and handed to a thread, at once
-MAX_LINE = 1 << 20
-DAMAGED = "the file was damaged or cut short; make it again with the tool it came from"
+NATS = math.log(10)  # nats per unit of log10
+LARGEST = 1e30  # largest absolute log10 accepted; sums of larger values overflow
+BLOCK_BYTES = 4 << 20  # bytes read, and parsed by one thread, at once
+MAX_LINE = 1 << 20  # bytes of the longest line accepted
+DAMAGED = "the file is damaged or truncated; create it again with the tool it came from"
 
 
 class Lines:
-    """A file, line by line or a block of lines at a time, which knows the number of the line it is at."""
+    """A file read by lines or blocks of lines, with line numbers for errors."""
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
-        self.number = 0  # of the line read last
+        self.number = 0  # number of the last line read
         self._file = file
         self._path = path
         self._block = b""
         self._at = 0
-        self._tail = b""  # the beginning of a line whose end is not read yet
+        self._tail = b""  # start of a line whose end has not been read yet
 
     def next_line(self) -> bytes | None:
-        """The next line without white space around it; None at the end of the file."""
+        """The next line, stripped of whitespace; None at the end of the file."""
         if self._at == len(self._block):
             self._fill()
         if not self._block:
@@ -53,7 +53,7 @@ class Lines:
         return line
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
-        """All lines up to a blank one or one that begins with a backslash. -> number of the first line, lines"""
+        """All lines up to a blank one or one that starts with a backslash. -> number of the first line, lines"""
         while True:
             if self._at == len(self._block):
                 self._fill()
@@ -67,7 +67,7 @@ class Lines:
             yield first, block[at:end]
 
     def _fill(self) -> None:
-        """Read whole lines; a last line without an end gets one. Nothing is read only at the end of the file."""
+        """Read a block of whole lines; a newline is added to the last line if missing. Empty only at the end of the file."""
         data = self._file.read(BLOCK_BYTES)
         text = self._tail + data
         end = text.rfind(b"\n") + 1
@@ -75,22 +75,22 @@ class Lines:
             text, end = text + b"\n", len(text) + 1
         self._block, self._at, self._tail = text[:end], 0, text[end:]
         if len(self._tail) > MAX_LINE:
-            self.fail("is longer than any n-gram", line=self.number + self._block.count(b"\n") + 1)
+            self.fail(f"is longer than {MAX_LINE:,} bytes", line=self.number + self._block.count(b"\n") + 1)
         if data and not self._block:
             self._fill()
 
     def fail(self, what: str, *, hint: str = DAMAGED, line: int | None = None) -> NoReturn:
-        """Refuse the file because of a line, the one read last if not given."""
+        """Refuse the file because of a line, by default the last one read."""
         raise DataError(f"line {self.number if line is None else line} of {self._path} {what}", hint=hint)
 
     def fail_at_end(self, expected: str) -> NoReturn:
         what = "is empty" if self.number == 0 else f"ends after line {self.number}"
-        raise DataError(f"{self._path} {what}, where {expected} should follow", hint=DAMAGED)
+        raise DataError(f"{self._path} {what}, expected {expected}", hint=DAMAGED)
 
 
 def parse_rows(lines: Lines, first: int, block: bytes, order: int, *, is_highest: bool) -> tuple[Chunks, Array, Array]:
-    """The words of all lines in a row, and the log-probability and back-off of each line in nats, float32."""
-    for byte, name in ((b"\0", "a NUL"), (LINE_END, "the byte 0xFF, which is no UTF-8")):
+    """The words of all lines, concatenated, and the log-probability and back-off of each line in nats, float32."""
+    for byte, name in ((b"\0", "a NUL byte"), (LINE_END, "the byte 0xFF, which is not UTF-8")):
         if (at := block.find(byte)) >= 0:
             lines.fail(f"contains {name}", line=first + block.count(b"\n", 0, at))
     if order == 1:
@@ -106,17 +106,17 @@ def parse_rows(lines: Lines, first: int, block: bytes, order: int, *, is_highest
     has_backoff = widths == order + 2
     if not (has_backoff | (widths == order + 1)).all():
         at = int(np.flatnonzero(~(has_backoff | (widths == order + 1)))[0])
-        lines.fail(f"has {widths[at]} fields: a {order}-gram has {order + 1}, or {order + 2}", line=first + at)
+        lines.fail(f"has {widths[at]} fields: a {order}-gram has {order + 1} or {order + 2}", line=first + at)
     log_probs = _numbers(fields.select(starts))
     backoffs = np.zeros(len(starts))
     backoffs[has_backoff] = _numbers(fields.select(ends[has_backoff] - 1))
     for values, what in ((log_probs, "log-probability"), (backoffs, "back-off")):
         if not (np.abs(values) <= LARGEST).all():
             at = int(np.flatnonzero(~(np.abs(values) <= LARGEST))[0])
-            lines.fail(f"has a {what} that is no number from -1e30 to 1e30", line=first + at)
+            lines.fail(f"has a {what} that is not a number from -1e30 to 1e30", line=first + at)
     if log_probs.max(initial=0) > 0:
         at = int(np.flatnonzero(log_probs > 0)[0])
-        lines.fail(f"has the positive log-probability {log_probs[at]:g}: more than certain", line=first + at)
+        lines.fail(f"has the positive log-probability {log_probs[at]:g}", line=first + at)
     if is_highest and backoffs.any():
         at = int(np.flatnonzero(backoffs)[0])
         lines.fail(f"has the back-off {backoffs[at]:g}, but {order} is the highest order", line=first + at)
@@ -125,9 +125,9 @@ def parse_rows(lines: Lines, first: int, block: bytes, order: int, *, is_highest
 
 
 def _numbers(fields: Chunks) -> Array:
-    """The number that each field is, NaN for one that is none.
+    """Fields as numbers, NaN where a field is not a number.
 
-    All that look like -1.234567 at once: digits times powers of ten. `float` reads the others: 0, 1e-05.
+    Fields like -1.234567 are parsed together: digits times powers of ten. `float` parses the others: 0, 1e-05.
     """
     width = 16
     letters = np.stack([fields.keys(0), fields.keys(1)], axis=1).view(np.uint8)
@@ -135,13 +135,13 @@ def _numbers(fields: Chunks) -> Array:
     is_digit = digits < 10
     digits *= is_digit
     is_negative = letters[:, 0] == ord("-")
-    plain = (np.count_nonzero(is_digit, axis=1) + is_negative + 1 == fields.lengths) & (fields.lengths > 2)
+    is_decimal = (np.count_nonzero(is_digit, axis=1) + is_negative + 1 == fields.lengths) & (fields.lengths > 2)
     values = np.full(len(fields), np.nan)
     for dot in range(1, 5):
-        rows = np.flatnonzero(plain & (letters[:, dot] == ord(".")))
+        rows = np.flatnonzero(is_decimal & (letters[:, dot] == ord(".")))
         powers = 10.0 ** np.array([dot - 1 - i if i < dot else dot - i for i in range(width)])
-        found = digits[rows] @ powers
-        values[rows] = np.where(is_negative[rows], -found, found)
+        absolute = digits[rows] @ powers
+        values[rows] = np.where(is_negative[rows], -absolute, absolute)
     others = np.flatnonzero(np.isnan(values))
     values[others] = [_number(field) for field in fields.select(others)]
     return values

@@ -1,8 +1,8 @@
-"""Count every n-gram of a text, order by order, by sorting positions. Knows nothing of probabilities.
+"""Counts every n-gram of a text, order by order, by sorting positions. Knows nothing of probabilities.
 
-All positions are first sorted by the word that starts there. Each further order looks one word further ahead and sorts only
-inside the groups of equal n-grams that have more than one member. Group number, next word and position are packed into one
-64-bit integer, so that plain values are sorted: ten times faster than sorting indices.
+All positions are first sorted by the word there. Each further order extends the n-grams by one word and sorts only inside
+groups of equal n-grams with more than one member. Group number, next word and position are packed into one 64-bit
+integer, so that values are sorted directly: ten times faster than sorting indices.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ def count_ngrams(ids: Array, *, order: int, vocab_size: int, reset_lines: bool, 
     scratch.plan(len(ids), order)
     text = _with_starts(ids, vocab_size, reset_lines, scratch)
     bos = vocab_size
-    num_slots = len(text) - 1  # the last symbol only stops the last n-gram
+    num_slots = len(text) - 1  # the last symbol only ends the last n-gram
     word_type = smallest_type(vocab_size + 1)
     positions = scratch.empty(num_slots, np.uint32 if len(text) < 2**32 else np.int64)
     offsets = _sort_by_word(text, positions, vocab_size + 1, scratch)
 
     unigrams = np.diff(offsets)
-    unigrams[bos if reset_lines else EOS_ID] -= unigrams[bos] if reset_lines else 1  # the start is never predicted
+    # the start symbol is never predicted
+    unigrams[bos if reset_lines else EOS_ID] -= unigrams[bos] if reset_lines else 1
     words, starts, counts = [np.arange(vocab_size + 1, dtype=word_type)], [], [unigrams]
     for k in range(1, order):
         num_nodes = len(offsets) - 1
@@ -55,7 +56,7 @@ def count_ngrams(ids: Array, *, order: int, vocab_size: int, reset_lines: bool, 
             new_words[row : row + rows] = chunk.words
             new_offsets[row + 1 : row + rows + 1] = slot + np.cumsum(chunk.counts)
             new_starts[node + 1 : node + len(chunk.num_children) + 1] = row + np.cumsum(chunk.num_children)
-            positions[slot : slot + members] = chunk.positions  # never past what was read: members only leave
+            positions[slot : slot + members] = chunk.positions  # in place: no order has more positions than the last
             node, row, slot = node + len(chunk.num_children), row + rows, slot + members
         words.append(new_words[:row])
         starts.append(new_starts)
@@ -65,7 +66,7 @@ def count_ngrams(ids: Array, *, order: int, vocab_size: int, reset_lines: bool, 
 
 
 def _with_starts(ids: Array, vocab_size: int, reset_lines: bool, scratch: Scratch) -> Array:
-    """The text as it is counted: a start symbol before each line (one EOS before a stream), and one start symbol at the end."""
+    """The text with a start symbol before each line (one EOS before a stream), and one start symbol at the end."""
     bos, num_starts = vocab_size, 1
     if reset_lines:
         num_starts = sum(int(np.count_nonzero(part == EOS_ID)) for part in _parts(ids, scratch.chunk_rows))
@@ -92,14 +93,14 @@ def _parts(ids: Array, size: int) -> Iterator[Array]:
 
 
 def _sort_by_word(text: Array, positions: Array, num_words: int, scratch: Scratch) -> Array:
-    """Put into `positions` all positions but the last, sorted by the word there. -> where each word's positions start"""
+    """Fill `positions` with all positions but the last, sorted by the word there. -> where each word's positions start"""
     num_slots = len(positions)
     spans = [(first, min(first + scratch.chunk_rows, num_slots)) for first in range(0, num_slots, scratch.chunk_rows)]
     totals = np.zeros(num_words + 1, np.int64)
     for counted in scratch.map(lambda span: np.bincount(text[slice(*span)], minlength=num_words), spans):
         totals[1:] += counted
     offsets = np.cumsum(totals)
-    free = offsets[:-1].copy()  # where the next position of each word goes
+    free = offsets[:-1].copy()  # next free slot of each word
 
     def sort_span(span: tuple[int, int]) -> tuple[Array, Array, Array]:
         first, last = span
@@ -127,7 +128,7 @@ class _Chunk:
     positions: Array  # sorted by their n-gram, now one word longer
     words: Array  # the last word of each n-gram
     counts: Array  # its occurrences
-    num_children: Array  # for each n-gram before it was extended
+    num_children: Array  # number of extensions of each n-gram of the order before
 
 
 def _chunks(offsets: Array, chunk_rows: int) -> Iterator[tuple[int, int]]:
@@ -141,15 +142,15 @@ def _chunks(offsets: Array, chunk_rows: int) -> Iterator[tuple[int, int]]:
 
 
 def _extend(text: Array, positions: Array, offsets: Array, span: tuple[int, int], k: int, bos: int) -> _Chunk:
-    """Split the groups of equal n-grams of order k in a range by the word that follows."""
+    """Split the groups of equal n-grams of order k in a range by the next word."""
     bounds = offsets[span[0] : span[1] + 1].astype(np.int64)
     num_groups = span[1] - span[0]
     at = positions[bounds[0] : bounds[-1]].astype(np.int64)
     group = np.repeat(np.arange(num_groups), np.diff(bounds))
     word = np.take(text, at + k, mode="clip")
-    alive = word != bos
-    if not alive.all():
-        at, group, word = at[alive], group[alive], word[alive]
+    is_extended = word != bos  # an n-gram does not cross the start of a line
+    if not is_extended.all():
+        at, group, word = at[is_extended], group[is_extended], word[is_extended]
     if len(at) == 0:
         return _Chunk(at, word, at, np.zeros(num_groups, np.int64))
     edge = np.empty(len(at) + 1, bool)
@@ -169,11 +170,11 @@ def _sort_within(group: Array, word: Array, position: Array) -> tuple[Array, Arr
     word_bits = int(word.max()).bit_length()
     position_bits = int(position.max()).bit_length()
     group_bits = int(group[-1]).bit_length()
-    if group_bits + word_bits + position_bits > 64:  # too much for one integer: position becomes rank, in two halves
+    if group_bits + word_bits + position_bits > 64:  # does not fit: sort the two halves of the groups separately
         middle = int(np.searchsorted(group, group[len(group) // 2]))
         if middle == 0:
             middle = int(np.searchsorted(group, group[0], side="right"))
-        if middle == len(group):  # one group only: words alone decide
+        if middle == len(group):  # a single group: sort by word
             order = np.argsort(word, kind="stable")
             return position[order], word[order]
         left = _sort_within(group[:middle] - group[0], word[:middle], position[:middle])
@@ -188,9 +189,9 @@ def _sort_within(group: Array, word: Array, position: Array) -> tuple[Array, Arr
 
 
 def last_at_most(offsets: Array, bound: int) -> int:
-    """The index of the last of these sorted offsets that is not above the bound."""
+    """The index of the last of these sorted offsets that is at most the bound."""
     bound = min(bound, int(np.iinfo(offsets.dtype).max))
-    # sought as a number of the same type: for any other numpy converts the whole array first
+    # searched for in the array's dtype: otherwise numpy converts the whole array first
     return int(np.searchsorted(offsets, offsets.dtype.type(bound), side="right")) - 1
 
 

@@ -1,7 +1,7 @@
 """Interpolated smoothing: p(w | c) = u(w | c) + gamma(c) p(w | c without its oldest word), order by order.
 
-Kneser-Ney, absolute discounting, Witten-Bell and Jelinek-Mercer differ only in how they share a history's mass between the
-words seen after it, u, and the shorter history, gamma. That is what they hand in; everything else is here.
+Kneser-Ney, absolute discounting, Witten-Bell and Jelinek-Mercer differ only in how they split a history's probability mass
+between the words seen after it, u, and the shorter history, gamma (a `Share` function); the rest is here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elman.counts.ngram import NgramModel
 from elman.counts.scratch import Scratch
 from elman.counts.trie import Trie
 
-# (order, counts of the rows, the history of each row, number of histories) -> u for each row, gamma for each history
+# (order, counts of n-grams, the history of each, number of histories) -> u of each n-gram, gamma of each history
 Share = Callable[[int, Array, Array, int], tuple[Array, Array]]
 
 
@@ -31,25 +31,25 @@ def chunks_of_nodes(trie: Trie, order: int, chunk_rows: int) -> Iterator[tuple[i
 
 
 def suffix_links(trie: Trie, scratch: Scratch) -> list[Array]:
-    """For each n-gram of order k, which n-gram of order k-1 it is without its oldest word. -> links[k-2] for order k"""
+    """For each n-gram of order k, the n-gram of order k-1 without its oldest word. -> links[k-2] for order k"""
     links: list[Array] = []
     for k in range(2, trie.order + 1):
         if k == 2:
             links.append(trie.words[1])  # the nodes of order 1 are the words
             continue
-        above, rows = links[-1], trie.num_nodes(k)
+        parent_links, rows = links[-1], trie.num_nodes(k)
         linked = scratch.empty(rows, np.uint32 if rows < 2**32 else np.int64)
 
-        def link(span: tuple[int, int], k: int = k, above: Array = above) -> Array:
+        def link(span: tuple[int, int], k: int = k, parent_links: Array = parent_links) -> Array:
             first, last = span
             parents = trie.parents(k - 1, first, last)
             part = slice(int(trie.starts[k - 2][first]), int(trie.starts[k - 2][last]))
-            return trie.find(k - 2, above[first:last].astype(np.int64)[parents], trie.words[k - 1][part])
+            return trie.find(k - 2, parent_links[first:last].astype(np.int64)[parents], trie.words[k - 1][part])
 
         at = 0
-        for found in scratch.map(link, chunks_of_nodes(trie, k - 1, scratch.chunk_rows)):
-            linked[at : at + len(found)] = found
-            at += len(found)
+        for nodes in scratch.map(link, chunks_of_nodes(trie, k - 1, scratch.chunk_rows)):
+            linked[at : at + len(nodes)] = nodes
+            at += len(nodes)
         links.append(linked)
     return links
 
@@ -64,19 +64,19 @@ def interpolate(
     reset_lines: bool,
     scratch: Scratch,
 ) -> NgramModel:
-    """The model with these counts shared out this way, n-grams of raw count <= prune[k-1] left out.
+    """The interpolated model of these counts, without the n-grams of raw count <= prune[k-1].
 
-    What is left out goes to the shorter history, so every distribution still sums to one.
+    The mass of pruned n-grams goes to the shorter history, so every distribution still sums to one.
     """
     trie, vocab_size = counts.trie, counts.trie.vocab_size
     first, gamma = share(1, counts.counts[0][:vocab_size].astype(np.int64), np.zeros(vocab_size, np.int64), 1)
-    lower = np.zeros(vocab_size + 1, np.float32)  # of the start symbol: never predicted
+    lower = np.zeros(vocab_size + 1, np.float32)  # p of the lower order; the start symbol is never predicted
     lower[:vocab_size] = first + gamma[0] / vocab_size
-    log_probs, backoffs, keeps = [], [], [np.ones(vocab_size + 1, bool)]
+    log_probs, backoffs, is_kept = [], [], [np.ones(vocab_size + 1, bool)]
     for k in range(2, trie.order + 1):
         probs = scratch.empty(trie.num_nodes(k), np.float32)
         backoff = scratch.empty(trie.num_nodes(k - 1), np.float32)
-        keep = scratch.empty(trie.num_nodes(k), bool)
+        level_kept = scratch.empty(trie.num_nodes(k), bool)
         threshold = prune[min(k, len(prune)) - 1] if prune else 0
 
         def work(
@@ -86,26 +86,26 @@ def interpolate(
             parents = trie.parents(k - 1, first, last)
             rows = slice(int(trie.starts[k - 2][first]), int(trie.starts[k - 2][last]))
             u, gamma = share(k, counts.counts[k - 1][rows].astype(np.int64), parents, last - first)
-            stays = np.ones(len(u), bool) if threshold == 0 else raw.counts[k - 1][rows] > threshold
-            if not stays.all():
-                gamma = gamma + np.bincount(parents[~stays], weights=u[~stays], minlength=last - first)
+            kept = np.ones(len(u), bool) if threshold == 0 else raw.counts[k - 1][rows] > threshold
+            if not kept.all():
+                gamma = gamma + np.bincount(parents[~kept], weights=u[~kept], minlength=last - first)
             p = u + gamma[parents] * np.take(lower, links[k - 2][rows])
             with np.errstate(divide="ignore"):
-                return p.astype(np.float32), np.log(gamma, dtype=np.float32), stays
+                return p.astype(np.float32), np.log(gamma, dtype=np.float32), kept
 
         row = node = 0
-        for p, log_gamma, stays in scratch.map(work, chunks_of_nodes(trie, k - 1, scratch.chunk_rows)):
+        for p, log_gamma, kept in scratch.map(work, chunks_of_nodes(trie, k - 1, scratch.chunk_rows)):
             probs[row : row + len(p)] = p
-            keep[row : row + len(p)] = stays
+            level_kept[row : row + len(p)] = kept
             backoff[node : node + len(log_gamma)] = log_gamma
             row, node = row + len(p), node + len(log_gamma)
         log_probs.append(_log_in_place(lower, scratch))
         backoffs.append(backoff)
-        keeps.append(keep)
+        is_kept.append(level_kept)
         lower = probs
     log_probs.append(_log_in_place(lower, scratch))
     model = NgramModel(trie, tuple(log_probs), tuple(backoffs), reset_lines=reset_lines)
-    return pruned(model, keeps) if any(prune) else model
+    return pruned(model, is_kept) if any(prune) else model
 
 
 def _log_in_place(probs: Array, scratch: Scratch) -> Array:
@@ -119,20 +119,20 @@ def _log_in_place(probs: Array, scratch: Scratch) -> Array:
     return probs
 
 
-def pruned(model: NgramModel, keeps: Sequence[Array]) -> NgramModel:
-    """The same model without the rows that are not kept; a kept n-gram's prefixes must be kept."""
+def pruned(model: NgramModel, is_kept: Sequence[Array]) -> NgramModel:
+    """The model with only the n-grams where is_kept[k-1] is true; prefixes of a kept n-gram must be kept."""
     trie = model.trie
     words, starts = [trie.words[0]], []
     log_probs, backoffs = [model.log_probs[0]], list(model.backoffs[:1])
     for k in range(2, trie.order + 1):
-        keep = keeps[k - 1]
-        words.append(trie.words[k - 1][keep])
-        log_probs.append(model.log_probs[k - 1][keep])
+        kept = is_kept[k - 1]
+        words.append(trie.words[k - 1][kept])
+        log_probs.append(model.log_probs[k - 1][kept])
         if k < trie.order:
-            backoffs.append(model.backoffs[k - 1][keep])
-        kept_before = np.concatenate(([0], np.cumsum(keep)))  # rows kept before each row
+            backoffs.append(model.backoffs[k - 1][kept])
+        kept_before = np.concatenate(([0], np.cumsum(kept)))  # rows kept before each row
         edges = kept_before[trie.starts[k - 2]]
-        nodes = np.flatnonzero(keeps[k - 2])
+        nodes = np.flatnonzero(is_kept[k - 2])
         starts.append(np.append(edges[nodes], edges[-1]).astype(trie.starts[k - 2].dtype))
     return NgramModel(
         Trie(trie.vocab_size, tuple(words), tuple(starts)),

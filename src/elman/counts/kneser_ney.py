@@ -1,7 +1,7 @@
-"""Interpolated Kneser-Ney smoothing, with one discount an order or three (Chen & Goodman 1998).
+"""Interpolated Kneser-Ney smoothing, with one or three discounts per order (Chen & Goodman 1998).
 
-Lower orders do not count how often an n-gram occurred but after how many different words. N-grams that start with the start
-symbol can have no word before them: they keep their raw counts, as do those of the highest order.
+Lower orders count after how many different words an n-gram occurred, not how often. N-grams that start with the start
+symbol have no word before them: they keep their raw counts, as do those of the highest order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elman.counts.interpolation import Share, interpolate, suffix_links
 from elman.counts.ngram import NgramModel
 from elman.counts.scratch import Scratch
 
-FALLBACK = (0.5, 1.0, 1.5)  # where count-of-counts do not allow an estimate
+FALLBACK = (0.5, 1.0, 1.5)  # discounts where the count-of-counts do not allow an estimate
 
 
 def fit_kneser_ney(
@@ -28,15 +28,15 @@ def fit_kneser_ney(
     scratch: Scratch,
     report: Callable[[str], None],
 ) -> NgramModel:
-    """Adjust, discount, interpolate, from the counts alone. `modified`: three discounts an order instead of one."""
+    """Adjust, discount and interpolate counts. `modified`: three discounts per order instead of one."""
     links = suffix_links(raw.trie, scratch)
     adjusted = adjusted_counts(raw, links, scratch)
     discounts = []
     for k, counts in enumerate(adjusted.counts, start=1):
-        found, why = estimate_discounts(count_of_counts(counts, scratch), modified=modified)
-        discounts.append(found)
+        level_discounts, why = estimate_discounts(count_of_counts(counts, scratch), modified=modified)
+        discounts.append(level_discounts)
         kind = "discounts" if modified else "discount"
-        values = ", ".join(f"{d:.3f}" for d in (found if modified else found[:1]))
+        values = ", ".join(f"{d:.3f}" for d in (level_discounts if modified else level_discounts[:1]))
         report(f"order {k}: {raw.trie.num_nodes(k):,} n-grams, {kind} {values}{f' ({why})' if why else ''}")
     share = discounting(discounts)
     return interpolate(adjusted, links, share, raw=raw, prune=prune, reset_lines=reset_lines, scratch=scratch)
@@ -44,23 +44,23 @@ def fit_kneser_ney(
 
 def adjusted_counts(raw: Counts, links: Sequence[Array], scratch: Scratch) -> Counts:
     """Raw counts for the highest order and after the start symbol, elsewhere the number of different words before."""
-    trie, found = raw.trie, []
+    trie, adjusted = raw.trie, []
     first_after_start = trie.bos
     for k in range(1, trie.order + 1):
         if k == trie.order:
-            found.append(raw.counts[k - 1])
+            adjusted.append(raw.counts[k - 1])
             break
         counts = scratch.empty(trie.num_nodes(k), np.uint32)
         counts[:] = 0
         for first in range(0, trie.num_nodes(k + 1), scratch.chunk_rows):
             np.add.at(counts, links[k - 1][first : first + scratch.chunk_rows], np.uint32(1))
-            scratch.forget()
-        # what stands at the very start of a stream has nothing before it, but was seen
+            scratch.release_pages()
+        # the first n-gram of a stream has nothing before it, but was seen
         np.maximum(counts, raw.counts[k - 1] > 0, out=counts, casting="unsafe")
         counts[first_after_start:] = raw.counts[k - 1][first_after_start:]
-        found.append(counts)
+        adjusted.append(counts)
         first_after_start = int(trie.starts[k - 1][first_after_start])
-    return Counts(trie, tuple(found))
+    return Counts(trie, tuple(adjusted))
 
 
 def count_of_counts(counts: Array, scratch: Scratch) -> Array:
@@ -72,11 +72,11 @@ def count_of_counts(counts: Array, scratch: Scratch) -> Array:
 
 
 def estimate_discounts(n: Array, *, modified: bool) -> tuple[tuple[float, float, float], str]:
-    """The discounts for counts of 1, 2, and 3 or more; and why they are not estimated, if they are not."""
+    """The discounts for counts of 1, 2, and 3 or more; and why the fall-back is used, if it is."""
     needed = (1, 2, 3, 4) if modified else (1, 2)
     for j in needed:
         if n[j] == 0:
-            return _fallback(modified), f"not estimated: no n-gram has an adjusted count of {j}; documented fall-back"
+            return _fallback(modified), f"fall-back: no n-gram has an adjusted count of {j}"
     y = n[1] / (n[1] + 2 * n[2])
     if not modified:
         return (y, y, y), ""
@@ -84,7 +84,7 @@ def estimate_discounts(n: Array, *, modified: bool) -> tuple[tuple[float, float,
     d1, d2, d3 = (float(j - (j + 1) * y * n[j + 1] / n[j]) for j in (1, 2, 3))
     for j, d in enumerate((d1, d2, d3), start=1):
         if not 0 <= d <= j:
-            why = f"not estimated: the one for a count of {j} would be {d:.2f}, outside 0 .. {j}; documented fall-back"
+            why = f"fall-back: the estimate for a count of {j} is {d:.2f}, outside 0 .. {j}"
             return _fallback(modified), why
     return (d1, d2, d3), ""
 
@@ -94,14 +94,14 @@ def _fallback(modified: bool) -> tuple[float, float, float]:
 
 
 def discounting(discounts: Sequence[tuple[float, float, float]]) -> Share:
-    """Take a discount from every count; what was taken goes to the shorter history."""
+    """Subtract a discount from every count; the discounted mass goes to the shorter history."""
 
     def share(order: int, counts: Array, history: Array, num_histories: int) -> tuple[Array, Array]:
         discount = np.array((0.0, *discounts[order - 1]))[np.minimum(counts, 3)]
         total = np.bincount(history, weights=counts, minlength=num_histories)
-        taken = np.bincount(history, weights=discount, minlength=num_histories)
-        unseen = total == 0  # never a history: all from the shorter one
-        total[unseen], taken[unseen] = 1, 1
-        return (counts - discount) / total[history], taken / total
+        discounted = np.bincount(history, weights=discount, minlength=num_histories)
+        unseen = total == 0  # never a history: all mass goes to the shorter one
+        total[unseen], discounted[unseen] = 1, 1
+        return (counts - discount) / total[history], discounted / total
 
     return share

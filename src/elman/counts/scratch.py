@@ -1,7 +1,7 @@
-"""Room to count in: arrays in memory while they fit, in files beyond that, and chunks of work for two threads.
+"""Arrays for counting, in memory or in temporary files, and a thread pool for chunks of work.
 
-The files are memory-mapped. Their pages are given back after every chunk, so what stays resident is a few chunks of work,
-whatever the size of the corpus. Access patterns are sequential or sorted, so the file system can keep up.
+The files are memory-mapped. Their pages are released after every chunk, so that only a few chunks stay resident, whatever
+the size of the corpus. Access is sequential or sorted, so the file system can keep up.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from elman.core.errors import UsageError, WriteError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-BYTES_PER_TOKEN = 100  # of counting order 5 in memory, measured on 18 M tokens; other orders in proportion
-BYTES_PER_SLOT = 160  # of temporary arrays in one chunk of work, for each of its rows
-MIN_MEMORY = 256 << 20  # the interpreter and numpy take a quarter of it
+BYTES_PER_TOKEN = 100  # memory to count order 5, measured on 18 M tokens; other orders in proportion
+BYTES_PER_SLOT = 160  # temporary memory per row of a chunk of work
+MIN_MEMORY = 256 << 20  # smallest limit in bytes; the interpreter and numpy take a quarter of it
 
 
 class Scratch:
-    """Allocates arrays for counting within a limit of memory. Use it as a context manager: files go when it ends."""
+    """Allocates arrays for counting within a memory limit. A context manager: its files are removed at the end."""
 
     def __init__(self, memory_bytes: int | None = None, *, directory: Path | None = None, threads: int | None = None):
         check_memory(memory_bytes)
         self.memory_bytes = memory_bytes
         self.threads = threads or min(2, os.cpu_count() or 1)
         self.spills = False
-        self.chunk_rows = 1 << 17  # so that what one chunk needs stays in the cache
+        self.chunk_rows = 1 << 17  # rows per chunk of work; its arrays fit into the cache
         self._parent = directory
         self._folder: Path | None = None
         self._maps: list[np.memmap[Any, Any]] = []
@@ -50,11 +50,11 @@ class Scratch:
             return
         self.spills = num_tokens * BYTES_PER_TOKEN * (order + 1) // 6 > self.memory_bytes - MIN_MEMORY // 2
         if self.spills:
-            room = (self.memory_bytes - MIN_MEMORY // 2) // (BYTES_PER_SLOT * (self.threads + 1))
-            self.chunk_rows = max(1 << 14, min(self.chunk_rows, room))
+            affordable_rows = (self.memory_bytes - MIN_MEMORY // 2) // (BYTES_PER_SLOT * (self.threads + 1))
+            self.chunk_rows = max(1 << 14, min(self.chunk_rows, affordable_rows))
 
     def empty(self, rows: int, dtype: npt.DTypeLike) -> Array:
-        """An array to fill. Rows that are never touched cost nothing, so upper bounds may be asked for."""
+        """An uninitialised array. Untouched rows cost no memory, so `rows` may be an upper bound."""
         if not self.spills or rows == 0:
             return np.empty(rows, dtype)
         if self._folder is None:
@@ -64,23 +64,23 @@ class Scratch:
             array = np.memmap(path, dtype, mode="w+", shape=(rows,))
         except OSError as error:
             raise WriteError(
-                f"cannot make room to count in {self._folder}: {error.strerror}",
-                hint="free some disk, or set TMPDIR to a place with more, or give more --memory",
+                f"cannot create temporary files in {self._folder}: {error.strerror}",
+                hint="free disk space, set TMPDIR to another disk, or raise --memory",
             ) from None
         self._maps.append(array)
         return array
 
-    def forget(self) -> None:
-        """Give the resident pages of all files back; their contents stay."""
+    def release_pages(self) -> None:
+        """Release the resident pages of all files; their contents stay on disk."""
         for array in self._maps:
             array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """function(item) for each item, in order, a few ahead in threads; numpy lets go of the interpreter meanwhile."""
+        """function(item) for each item, in order, computed a few ahead in threads: numpy releases the GIL."""
         if self.threads == 1:
             for item in items:
                 yield function(item)
-                self.forget()
+                self.release_pages()
             return
         with ThreadPoolExecutor(self.threads) as pool:
             ahead: deque[Future[Result]] = deque()
@@ -88,10 +88,10 @@ class Scratch:
                 ahead.append(pool.submit(function, item))
                 if len(ahead) > self.threads:
                     yield ahead.popleft().result()
-                    self.forget()
+                    self.release_pages()
             while ahead:
                 yield ahead.popleft().result()
-                self.forget()
+                self.release_pages()
 
     def __enter__(self) -> Scratch:
         return self
@@ -105,8 +105,8 @@ class Scratch:
 
 
 def check_memory(memory_bytes: int | None) -> None:
-    """Refuse a limit in which nothing can be counted."""
+    """Refuse a memory limit that is too low for counting."""
     if memory_bytes is not None and memory_bytes < MIN_MEMORY:
         raise UsageError(
-            f"--memory {memory_bytes >> 20}M is too little to count in", hint=f"give at least {MIN_MEMORY >> 20}M"
+            f"--memory {memory_bytes >> 20}M is too little for counting", hint=f"give at least {MIN_MEMORY >> 20}M"
         )

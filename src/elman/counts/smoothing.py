@@ -1,4 +1,4 @@
-"""The classic ways to smooth: none, add-alpha, Jelinek-Mercer, Witten-Bell, absolute discounting; and the uniform model."""
+"""Classic smoothing: none, add-alpha, Jelinek-Mercer, Witten-Bell, absolute discounting; and the uniform model."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from elman.core.tensors import require_table
 from elman.counts.counting import Counts
 from elman.counts.interpolation import Share, interpolate, suffix_links
 from elman.counts.kneser_ney import count_of_counts, discounting, estimate_discounts
-from elman.counts.ngram import NgramModel, TrieModel, follow, trie_from_tensors
+from elman.counts.ngram import NgramModel, TrieModel, match_ngrams, trie_from_tensors
 from elman.counts.scratch import Scratch
-from elman.counts.trie import NOWHERE
+from elman.counts.trie import NOT_FOUND
 from elman.text.units.vocabulary import EOS_ID
 
 Smoothing = Literal["ml", "add", "interpolated", "witten-bell", "absolute"]
 
-NUM_BUCKETS = 16  # of histories by how often they were seen, each twice as often as the one before
-EM_ROUNDS = 50
-TUNING_TOKENS = 100_000  # held-out tokens that alpha and weights are tuned on: more moved nothing
+NUM_BUCKETS = 16  # buckets of histories by count, each for counts twice as high as the one before
+EM_ROUNDS = 50  # iterations of EM for the Jelinek-Mercer weights
+TUNING_TOKENS = 100_000  # held-out tokens to tune alpha and weights on; more made no difference
 
 
 class UniformModel:
-    """Every symbol is as likely as any other."""
+    """Every token is equally likely."""
 
     def __init__(self, vocab_size: int) -> None:
         self.vocab_size = vocab_size
@@ -52,9 +52,9 @@ class UniformModel:
 
 
 class CountModel(TrieModel):
-    """(C(h w) + alpha) / (C(h) + alpha V), for the longest suffix h of the history that was ever a history.
+    """(C(h w) + alpha) / (C(h) + alpha V), for the longest suffix h of the history that was seen as a history.
 
-    With alpha 0 it is maximum likelihood: what was never seen after h has probability zero.
+    With alpha 0 it is maximum likelihood: a word never seen after h has probability zero.
     """
 
     def __init__(self, counts: Counts, *, alpha: float, reset_lines: bool) -> None:
@@ -69,7 +69,7 @@ class CountModel(TrieModel):
         for row, nodes in zip(out, state.tolist(), strict=True):
             counts, total = self.counts[0][: self.vocab_size].astype(np.float64), float(self._num_unigrams)
             for k in range(self.order - 1, 0, -1):
-                if nodes[k - 1] != NOWHERE and self._totals[k - 1][nodes[k - 1]] > 0:
+                if nodes[k - 1] != NOT_FOUND and self._totals[k - 1][nodes[k - 1]] > 0:
                     rows = self.trie.children(k, nodes[k - 1])
                     counts, total = np.zeros(self.vocab_size), float(self._totals[k - 1][nodes[k - 1]])
                     counts[self.trie.words[k][rows]] = self.counts[k][rows]
@@ -87,26 +87,26 @@ class CountModel(TrieModel):
 
     def target_counts(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array, Array]:
         """C(h w) and C(h) at each token, and the state after. -> (B, T), (B, T), state"""
-        ends = follow(self.trie, tokens, state)
+        ends = match_ngrams(self.trie, tokens, state)
         count = np.take(self.counts[0], tokens).astype(np.float64)
         total = np.full(tokens.shape, float(self._num_unigrams))
         for k in range(2, self.order + 1):
             histories, hits = ends[k - 2][:, :-1], ends[k - 1][:, 1:]
-            seen = np.where(histories == NOWHERE, 0, np.take(self._totals[k - 2], histories))
+            seen = np.where(histories == NOT_FOUND, 0, np.take(self._totals[k - 2], histories))
             hit_counts = np.take(self.counts[k - 1], hits) if self.counts[k - 1].size else np.zeros_like(hits)
             total = np.where(seen > 0, seen, total)
-            count = np.where(seen > 0, np.where(hits == NOWHERE, 0, hit_counts), count)
+            count = np.where(seen > 0, np.where(hits == NOT_FOUND, 0, hit_counts), count)
         after = [end[np.arange(len(tokens)), lengths] for end in ends[: self.order - 1]]
         return count, total, np.stack(after, axis=1) if after else state
 
     def tensors(self) -> dict[str, Array]:
-        found = {"alpha": np.array([self.alpha])}
+        arrays = {"alpha": np.array([self.alpha])}
         for k in range(1, self.order + 1):
-            found[f"counts.{k}"] = self.counts[k - 1]
+            arrays[f"counts.{k}"] = self.counts[k - 1]
             if k > 1:
-                found[f"words.{k}"] = self.trie.words[k - 1]
-                found[f"starts.{k - 1}"] = self.trie.starts[k - 2]
-        return found
+                arrays[f"words.{k}"] = self.trie.words[k - 1]
+                arrays[f"starts.{k - 1}"] = self.trie.starts[k - 2]
+        return arrays
 
     @classmethod
     def from_tensors(
@@ -119,7 +119,7 @@ class CountModel(TrieModel):
 
 
 def history_totals(counts: Counts) -> list[Array]:
-    """How often each n-gram was a history: the sum over its children. -> one array an order, but the highest"""
+    """How often each n-gram was a history: the sum over its children. -> one array per order but the highest"""
     totals = []
     for k in range(1, counts.trie.order):
         running = np.concatenate(([0], np.cumsum(counts.counts[k], dtype=np.int64)))
@@ -139,11 +139,11 @@ def fit_smoothed(
     scratch: Scratch,
     report: Callable[[str], None],
 ) -> CountModel | NgramModel:
-    """Tune what is to be tuned on held-out text, and smooth. `count` gives the counts of a text, or of a part of it."""
+    """Tune alpha or weights on held-out text where needed, and smooth. `count` counts a text or a part of it."""
     tunes = smoothing == "interpolated" or (smoothing == "add" and alpha is None)
     tuning = _Tuning.of(ids, heldout_ids) if tunes else None
     counts = count(ids)
-    # nothing was held out: tune on the end of the text with counts of the rest, then use the counts of it all
+    # without held-out text: tune on the end of the text with counts of the rest, then use all counts
     tuning_counts = counts if tuning is None or tuning.counted is None else count(tuning.counted)
     match smoothing:
         case "ml":
@@ -172,7 +172,7 @@ def fit_smoothed(
 
 @dataclass(frozen=True)
 class _Tuning:
-    """Text to tune on, and the text to count for it where that is not all there is."""
+    """Text to tune on, and the part of the training text to count meanwhile (None for all of it)."""
 
     ids: Array
     counted: Array | None
@@ -201,7 +201,7 @@ def rows_of(ids: Array, *, reset_lines: bool) -> tuple[Array, Array]:
 
 
 def tune_alpha(model: CountModel, ids: Array) -> float:
-    """The alpha under which held-out text is most likely, to one part in a hundred."""
+    """The alpha that maximises the likelihood of held-out text, to 1 %."""
     tokens, lengths = rows_of(ids, reset_lines=model.reset_lines)
     count, total, _ = model.target_counts(tokens, lengths, model.start(len(tokens)))
     real = np.arange(tokens.shape[1]) < lengths[:, None]
@@ -219,7 +219,7 @@ def tune_alpha(model: CountModel, ids: Array) -> float:
 
 
 def witten_bell(order: int, counts: Array, history: Array, num_histories: int) -> tuple[Array, Array]:
-    """A new word is as likely as it has been so far: T(h) different words in C(h) + T(h) draws."""
+    """The probability of a new word after h is T(h) / (C(h) + T(h)), T(h) the number of different words seen."""
     total = np.bincount(history, weights=counts, minlength=num_histories)
     types = np.bincount(history, weights=counts > 0, minlength=num_histories)
     both = np.where(total == 0, 1, total + types)
@@ -229,21 +229,21 @@ def witten_bell(order: int, counts: Array, history: Array, num_histories: int) -
 def _absolute_discounts(
     counts: Counts, scratch: Scratch, report: Callable[[str], None]
 ) -> list[tuple[float, float, float]]:
-    found = []
+    discounts = []
     for k, level in enumerate(counts.counts, start=1):
         discount, why = estimate_discounts(count_of_counts(level, scratch), modified=False)
         report(f"order {k}: discount {discount[0]:.3f}{f' ({why})' if why else ''}")
-        found.append(discount)
-    return found
+        discounts.append(discount)
+    return discounts
 
 
 def bucket_of(totals: Array) -> Array:
-    """Histories by how often they were seen: 1, 2-3, 4-7, …"""
+    """The bucket of histories with these counts: 1, 2-3, 4-7, …"""
     return np.minimum(np.log2(np.maximum(totals, 1)).astype(np.int64), NUM_BUCKETS - 1)
 
 
 def jelinek_mercer(weights: Array) -> Share:
-    """A share of weights[order-1, bucket of the history] by frequency, the rest by the shorter history."""
+    """Relative frequency with weight weights[order-1, bucket of the history], the rest from the shorter history."""
 
     def share(order: int, counts: Array, history: Array, num_histories: int) -> tuple[Array, Array]:
         total = np.bincount(history, weights=counts, minlength=num_histories)
@@ -255,7 +255,7 @@ def jelinek_mercer(weights: Array) -> Share:
 
 @dataclass(frozen=True)
 class Weights:
-    """values[k-1, bucket]: how far to trust frequencies of order k; seen: the buckets that held-out text had."""
+    """values[k-1, bucket]: interpolation weight of order k; seen: the buckets that occurred in held-out text."""
 
     values: Array
     seen: Array
@@ -264,21 +264,21 @@ class Weights:
 def tune_weights(model: CountModel, ids: Array, *, reset_lines: bool) -> Weights:
     """Jelinek-Mercer weights by EM on held-out text.
 
-    Each token was drawn by going down from the longest history: at each order stay with the bucket's weight, else go on; at
-    the bottom every symbol is equally likely. The expectation is the chance of having stayed at each order.
+    The generative model: from the longest history down, stop at each order with the bucket's weight, else go on to the
+    next shorter one; below order 1 every token is equally likely. The E-step is the probability of stopping at each order.
     """
     tokens, lengths = rows_of(ids, reset_lines=reset_lines)
     real = np.arange(tokens.shape[1]) < lengths[:, None]
-    ends = follow(model.trie, tokens, model.start(len(tokens)))
+    ends = match_ngrams(model.trie, tokens, model.start(len(tokens)))
     counts = Counts(model.trie, model.counts)
     totals = [np.array([model.counts[0][: model.vocab_size].sum(dtype=np.int64)]), *history_totals(counts)]
     frequency, bucket, has_history = [], [], []
     for k in range(1, model.order + 1):
         histories = np.zeros_like(tokens) if k == 1 else ends[k - 2][:, :-1]
-        total = np.where(histories == NOWHERE, 0, np.take(totals[k - 1], histories))[real]
+        total = np.where(histories == NOT_FOUND, 0, np.take(totals[k - 1], histories))[real]
         hits = ends[k - 1][:, 1:][real]
         table = model.counts[k - 1]
-        count = np.where(hits == NOWHERE, 0, np.take(table, hits)) if table.size else np.zeros_like(hits)
+        count = np.where(hits == NOT_FOUND, 0, np.take(table, hits)) if table.size else np.zeros_like(hits)
         frequency.append(count / np.maximum(total, 1))
         bucket.append(bucket_of(total))
         has_history.append(total > 0)
@@ -286,26 +286,26 @@ def tune_weights(model: CountModel, ids: Array, *, reset_lines: bool) -> Weights
     seen = np.zeros((model.order, NUM_BUCKETS), bool)
     for _ in range(EM_ROUNDS):
         below = np.full(int(real.sum()), 1 / model.vocab_size)  # p(w | the shorter history)
-        stayed = []
+        stop_probs = []
         for k in range(model.order):
             weight = np.where(has_history[k], weights[k, bucket[k]], 0)
             here = weight * frequency[k] + (1 - weight) * below
-            stayed.append(np.divide(weight * frequency[k], here, out=np.zeros_like(here), where=here > 0))
+            stop_probs.append(np.divide(weight * frequency[k], here, out=np.zeros_like(here), where=here > 0))
             below = here
         reached = np.ones(len(below))
         for k in range(model.order - 1, -1, -1):
             total = np.bincount(bucket[k], weights=reached * has_history[k], minlength=NUM_BUCKETS)
-            staying = np.bincount(bucket[k], weights=reached * has_history[k] * stayed[k], minlength=NUM_BUCKETS)
+            stopped = np.bincount(bucket[k], weights=reached * has_history[k] * stop_probs[k], minlength=NUM_BUCKETS)
             seen[k] = total > 0
-            # a bucket that held-out text never had learns from the next rarer one; the ends stay inside (0, 1)
-            fitted = np.clip(np.divide(staying, total, out=np.full(NUM_BUCKETS, np.nan), where=seen[k]), 1e-4, 1 - 1e-4)
+            # a bucket that did not occur takes the weight of the next rarer one; weights stay inside (0, 1)
+            fitted = np.clip(np.divide(stopped, total, out=np.full(NUM_BUCKETS, np.nan), where=seen[k]), 1e-4, 1 - 1e-4)
             weights[k] = _fill(fitted)
-            reached = reached * (1 - stayed[k])
+            reached = reached * (1 - stop_probs[k])
     return Weights(weights, seen)
 
 
 def _fill(values: Array) -> Array:
-    """Each missing value from the nearest one before it, else after it, else a half."""
+    """Fill NaN with the nearest value before it, else after it, else 0.5."""
     known = np.flatnonzero(~np.isnan(values))
     if not len(known):
         return np.full(len(values), 0.5)

@@ -1,10 +1,10 @@
-"""Sparse non-negative matrix language model (Shazeer, Pelemans & Chelba 2014): features of the history vote by counts.
+"""Sparse non-negative matrix language model (Shazeer, Pelemans & Chelba 2014): n-gram and skip-gram features.
 
-A template says which words of the history make a feature: the last n (n-grams), some of them with others left out
-(skip-grams), or single words further back, wherever they stand. p(w | h) = sum of M_iw / sum of M_i* over the features i
-of h that were seen in training; `adjustment` says what M is. A uniform feature that is always active keeps every word
-possible. A context is known by a hash of its words: two that collide are one feature, and p still sums to one.
-`B` rows, `T` tokens, `N` tokens in all, `L` the reach: tokens of history that count.
+A template says which words of the history form a feature: the last n (n-grams), the last words with gaps (skip-grams), or
+single words further back, at any position. p(w | h) = sum of M_iw / sum of M_i* over the features i
+of h that were seen in training; `adjustment` defines M. A uniform feature that is always active gives every word a
+probability. A context is identified by a hash of its words: colliding contexts are one feature, and p still sums to one.
+`B` rows, `T` tokens, `N` tokens in all, `L` the reach: tokens of history that are used.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from elman.core.errors import DataError
 from elman.core.settings import Config
 from elman.core.tensors import DAMAGED, require_table
 from elman.counts.adjustment import Adjustment, Evidence, bucket, coarse_bucket, code, fit_adjustment
-from elman.counts.trie import NOWHERE, Trie
+from elman.counts.trie import NOT_FOUND, Trie
 from elman.text.units.vocabulary import EOS_ID
 
-SORTED_AT_ONCE = 1 << 25  # keys: 256 MB
-HELDOUT = 0.05  # of the training text, where no other is given to fit the adjustment on:
-MIN_HELDOUT_TOKENS, MAX_HELDOUT_TOKENS = 5_000, 100_000  # so many at least (a fifth of a small text) and at most
-Template = tuple[tuple[int, ...], ...]  # alternatives (one feature each, sharing counts) as distances of their words
+SORTED_AT_ONCE = 1 << 25  # keys sorted in one go: 256 MB
+HELDOUT_SHARE = 0.05  # share of the training text that fits the adjustment, if no held-out text is given
+MIN_HELDOUT_TOKENS, MAX_HELDOUT_TOKENS = 5_000, 100_000  # bounds of that part (at most a fifth of the text)
+Template = tuple[tuple[int, ...], ...]  # alternative contexts that share counts, each as distances of its words
 
 
 class SnmConfig(Config):
@@ -44,16 +44,16 @@ class SnmConfig(Config):
 
 def templates(config: SnmConfig) -> list[Template]:
     """The templates of a model: n-grams, skip-grams of adjacent and remote words, and a bag of words further back."""
-    found: list[Template] = [(tuple(range(1, length + 1)),) for length in range(config.order)]
+    result: list[Template] = [(tuple(range(1, length + 1)),) for length in range(config.order)]
     for length in range(1, config.skip_words + 1):
         for adjacent in range(length):
             for skip in range(1, config.max_skip + 1):
                 remote = range(adjacent + skip + 1, length + skip + 1)
-                found.append(((*range(1, adjacent + 1), *remote),))
+                result.append(((*range(1, adjacent + 1), *remote),))
     nearest = config.max_skip + 2 if config.skip_words else 2
     if config.reach >= nearest:
-        found.append(tuple((distance,) for distance in range(nearest, config.reach + 1)))
-    return found
+        result.append(tuple((distance,) for distance in range(nearest, config.reach + 1)))
+    return result
 
 
 def _reach(kinds: Sequence[Template]) -> int:
@@ -62,28 +62,28 @@ def _reach(kinds: Sequence[Template]) -> int:
 
 @dataclass(frozen=True)
 class _Text:
-    """Tokens, each with the words before it. Two symbols beyond the vocabulary: V starts a line, V + 1 is nothing."""
+    """Tokens with their histories. Two symbols beyond the vocabulary: V starts a line, V + 1 is padding."""
 
-    read: Array  # (B, L + T): the history, then the tokens
+    words: Array  # (B, L + T): the history, then the tokens
     reach: int
     vocab_size: int
-    places: Array | None = None  # (B, T) tokens of the same line before each, where lines do not see each other
+    line_positions: Array | None = None  # (B, T) position of each token in its line, if lines are read alone
 
     @property
     def tokens(self) -> Array:
-        return self.read[:, self.reach :].reshape(-1)
+        return self.words[:, self.reach :].reshape(-1)
 
     def back(self, distance: int) -> Array:
-        """The word so far before each token. -> (N,)"""
-        words = self.read[:, self.reach - distance : self.read.shape[1] - distance].reshape(-1)
-        if self.places is None:
+        """The word `distance` tokens before each token. -> (N,)"""
+        words = self.words[:, self.reach - distance : self.words.shape[1] - distance].reshape(-1)
+        if self.line_positions is None:
             return words
-        before = self.places.reshape(-1) - distance
+        before = self.line_positions.reshape(-1) - distance
         return np.where(before >= 0, words, np.where(before == -1, self.vocab_size, self.vocab_size + 1))
 
     def contexts(self, distances: Sequence[int]) -> tuple[Array, Array]:
         """The tokens that have words at all these distances, and a hash of those words. -> (n,), (n,) uint64"""
-        hashes = np.zeros(self.read.shape[0] * (self.read.shape[1] - self.reach), np.uint64)
+        hashes = np.zeros(self.words.shape[0] * (self.words.shape[1] - self.reach), np.uint64)
         exists = np.ones(len(hashes), bool)
         for distance in distances:
             words = self.back(distance)
@@ -94,7 +94,7 @@ class _Text:
 
 
 def _mixed(x: Array) -> Array:
-    """The finaliser of splitmix64: every bit of the input moves every bit of the output."""
+    """The finaliser of splitmix64: every input bit affects every output bit."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(x ^ (x >> np.uint64(31)))
@@ -106,7 +106,7 @@ def _word_bits(vocab_size: int) -> int:
 
 
 def _start(rows: int, reach: int, *, vocab_size: int, reset_lines: bool) -> Array:
-    """Nothing, then the start symbol of a line, or in a stream the end of a line. -> (rows, reach)"""
+    """Padding, then the start symbol of a line, or in a stream the end of a line. -> (rows, reach)"""
     state = np.full((rows, reach), vocab_size + 1, np.int32)
     state[:, -1] = vocab_size if reset_lines else EOS_ID
     return state
@@ -114,20 +114,20 @@ def _start(rows: int, reach: int, *, vocab_size: int, reset_lines: bool) -> Arra
 
 def _training_text(ids: Array, reach: int, *, vocab_size: int, reset_lines: bool) -> _Text:
     start = _start(1, reach, vocab_size=vocab_size, reset_lines=reset_lines)
-    read = np.concatenate([start, np.asarray(ids, np.int32)[None]], axis=1)
-    places = None
+    words = np.concatenate([start, np.asarray(ids, np.int32)[None]], axis=1)
+    line_positions = None
     if reset_lines:
         line_starts = np.flatnonzero(np.concatenate([[True], np.asarray(ids[:-1]) == EOS_ID]))
         lengths = np.diff(line_starts, append=len(ids))
-        places = (np.arange(len(ids)) - np.repeat(line_starts, lengths))[None]
-    return _Text(read, reach, vocab_size, places)
+        line_positions = (np.arange(len(ids)) - np.repeat(line_starts, lengths))[None]
+    return _Text(words, reach, vocab_size, line_positions)
 
 
 @dataclass(frozen=True)
 class _Counts:
-    """The features of one template that occurred, and the words that came with them: a trie of two levels."""
+    """The features of one template seen in training, and the words after them: a trie of two levels."""
 
-    trie: Trie  # hashes of contexts in order, then their words
+    trie: Trie  # sorted hashes of contexts, then the words after each
     counts: Array  # C_ij
     totals: Array  # C_i*, by feature
 
@@ -139,7 +139,7 @@ class _Counts:
 
 
 def _count(text: _Text, kind: Template) -> _Counts:
-    """Sort (context, word) keys and measure runs, a range of hashes at a time. Skip-grams seen once are dropped."""
+    """Count (context, word) keys by sorting, one range of hashes at a time. Skip-grams seen once are dropped."""
     bits = _word_bits(text.vocab_size)
     num_parts = 1 << (len(text.tokens) * len(kind) // SORTED_AT_ONCE).bit_length()
     parts = []
@@ -151,9 +151,9 @@ def _count(text: _Text, kind: Template) -> _Counts:
     firsts = _run_starts(keys >> np.uint64(bits))
     totals = np.add.reduceat(counts, firsts, dtype=np.int64)
     is_skip_gram = len(kind[0]) > 1 and kind[0][-1] > len(kind[0])
-    if is_skip_gram:  # a third of the memory for 0.1 % of perplexity, on PTB and WikiText-2
-        again = np.repeat(totals > 1, np.diff(firsts, append=len(keys)))
-        keys, counts, totals = keys[again], counts[again], totals[totals > 1]
+    if is_skip_gram:  # saves a third of the memory for 0.1 % of perplexity, on PTB and WikiText-2
+        is_repeated = np.repeat(totals > 1, np.diff(firsts, append=len(keys)))
+        keys, counts, totals = keys[is_repeated], counts[is_repeated], totals[totals > 1]
         firsts = _run_starts(keys >> np.uint64(bits))
     words = (keys & np.uint64((1 << bits) - 1)).astype(np.uint16 if bits <= 16 else np.uint32)
     starts = np.append(firsts, len(keys)).astype(np.uint32 if len(keys) < 1 << 32 else np.uint64)
@@ -170,33 +170,33 @@ def _keys(text: _Text, distances: Sequence[int], part: int, num_parts: int) -> A
     bits = _word_bits(text.vocab_size)
     where, hashes = text.contexts(distances)
     if num_parts > 1:
-        mine = hashes >> np.uint64(64 - bits - (num_parts - 1).bit_length()) == part
-        where, hashes = where[mine], hashes[mine]
+        in_part = hashes >> np.uint64(64 - bits - (num_parts - 1).bit_length()) == part
+        where, hashes = where[in_part], hashes[in_part]
     return np.asarray(hashes << np.uint64(bits) | text.tokens[where].astype(np.uint64))
 
 
 def _find_rows(trie: Trie, hashes: Array) -> Array:
-    """The features with these contexts; NOWHERE where there is none."""
+    """The features with these contexts; NOT_FOUND where there is none."""
     known = trie.words[0]
     if len(known) == 0:
-        return np.full(len(hashes), NOWHERE)
+        return np.full(len(hashes), NOT_FOUND)
     rows = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-    return np.where(known[rows] == hashes, rows, NOWHERE)
+    return np.where(known[rows] == hashes, rows, NOT_FOUND)
 
 
 def _gather(counted: _Counts, text: _Text, kind: Template, *, token_numbers: Array, targets: Array) -> Evidence:
-    """What the held-out text says of one template; tokens numbered NOWHERE are left out."""
+    """The statistics of one template on held-out text; tokens numbered NOT_FOUND are left out."""
     tokens, uses, links = [], [], []
     for distances in kind:
         where, hashes = text.contexts(distances)
-        where, hashes = where[token_numbers[where] != NOWHERE], hashes[token_numbers[where] != NOWHERE]
+        where, hashes = where[token_numbers[where] != NOT_FOUND], hashes[token_numbers[where] != NOT_FOUND]
         rows = _find_rows(counted.trie, hashes)
-        tokens.append(token_numbers[where][rows != NOWHERE])
-        uses.append(rows[rows != NOWHERE])
-        links.append(counted.trie.find(1, rows, text.tokens[where])[rows != NOWHERE])
+        tokens.append(token_numbers[where][rows != NOT_FOUND])
+        uses.append(rows[rows != NOT_FOUND])
+        links.append(counted.trie.find(1, rows, text.tokens[where])[rows != NOT_FOUND])
     use_tokens, link = np.concatenate(tokens), np.concatenate(links)
     active, use_rows = np.unique(np.concatenate(uses), return_inverse=True)
-    hit = np.flatnonzero(link != NOWHERE)
+    hit = np.flatnonzero(link != NOT_FOUND)
     hit_rows = active[use_rows[hit]]
     # all links of the active features, summed by bucket
     starts = counted.trie.starts[0].astype(np.int64)
@@ -251,7 +251,7 @@ def fit_snm(
     heldout_ids: Array | None,
     report: Callable[[str], None],
 ) -> SnmModel:
-    """Count features, fit the adjustment to held-out text (the end of `ids` if none is given), count on everything."""
+    """Count features, fit the adjustment to held-out text (by default the end of `ids`), then count all of `ids`."""
     kinds = templates(config)
     reach = _reach(kinds)
     counted_ids, fitted_ids = (ids, heldout_ids) if heldout_ids is not None else _split(ids, reset_lines=reset_lines)
@@ -263,9 +263,9 @@ def fit_snm(
     word_counts = np.bincount(counted_ids, minlength=vocab_size)
     is_fitted = np.full(len(fitted_ids), True)
     if heldout_ids is None and np.bincount(ids, minlength=vocab_size).all():
-        # The words that the shortened text lacks will all be there when everything is counted.
+        # Words missing from the shortened text will be known once everything is counted.
         is_fitted = word_counts[fitted_ids] > 0
-    numbers = np.where(is_fitted, np.cumsum(is_fitted) - 1, NOWHERE)
+    numbers = np.where(is_fitted, np.cumsum(is_fitted) - 1, NOT_FOUND)
     targets = coarse_bucket(word_counts)
     evidence = [_gather(_count(text, kind), fitted, kind, token_numbers=numbers, targets=targets) for kind in kinds]
     fit = fit_adjustment(evidence, num_tokens=int(is_fitted.sum()), vocab_size=vocab_size)
@@ -282,8 +282,8 @@ def fit_snm(
 
 
 def _split(ids: Array, *, reset_lines: bool) -> tuple[Array, Array]:
-    """The text without its end, and its end; cut between lines where lines do not see each other."""
-    wanted = min(max(int(HELDOUT * len(ids)), MIN_HELDOUT_TOKENS), len(ids) // 5)
+    """The text without its end, and its end; cut between lines if lines are read alone."""
+    wanted = min(max(int(HELDOUT_SHARE * len(ids)), MIN_HELDOUT_TOKENS), len(ids) // 5)
     cut = len(ids) - min(wanted, MAX_HELDOUT_TOKENS)
     if reset_lines:
         ends = np.flatnonzero(np.asarray(ids[:cut]) == EOS_ID)
@@ -306,23 +306,23 @@ class SnmModel:
         self.reach = _reach(self.templates)
 
     def start(self, rows: int) -> Array:
-        """Before anything was read. -> (rows, L)"""
+        """The state before the first token. -> (rows, L)"""
         return _start(rows, self.reach, vocab_size=self.vocab_size, reset_lines=self.reset_lines)
 
     def predict(self, state: Array) -> Array:
-        """The votes of all active features, added up sparsely. -> (B, V)"""
-        above = np.full((len(state), self.vocab_size), self.floor / self.vocab_size)
-        below = np.full(len(state), self.floor)
-        asked = _Text(np.concatenate([state, state[:, :1]], axis=1), self.reach, self.vocab_size)
+        """Log-probabilities: the weights of all active features, summed and normalised. -> (B, V)"""
+        numerators = np.full((len(state), self.vocab_size), self.floor / self.vocab_size)
+        denominators = np.full(len(state), self.floor)
+        text = _Text(np.concatenate([state, state[:, :1]], axis=1), self.reach, self.vocab_size)
         for matrix, kind in zip(self.matrices, self.templates, strict=True):
             for distances in kind:
-                where, hashes = asked.contexts(distances)
+                where, hashes = text.contexts(distances)
                 for b, row in zip(where.tolist(), _find_rows(matrix.trie, hashes).tolist(), strict=True):
-                    if row != NOWHERE:
+                    if row != NOT_FOUND:
                         links = matrix.trie.children(1, row)
-                        above[b, matrix.trie.words[1][links]] += matrix.values[links]
-                        below[b] += matrix.sums[row]
-        return np.asarray(np.log(above / below[:, None]), np.float32)
+                        numerators[b, matrix.trie.words[1][links]] += matrix.values[links]
+                        denominators[b] += matrix.sums[row]
+        return np.asarray(np.log(numerators / denominators[:, None]), np.float32)
 
     def advance(self, tokens: Array, state: Array) -> Array:
         """The history one token further."""
@@ -330,22 +330,22 @@ class SnmModel:
 
     def score(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
         """Log-probability of each token given all before it, 0 at padding, and the histories after. -> (B, T)"""
-        read = np.concatenate([state, np.asarray(tokens, np.int32)], axis=1)
-        text = _Text(read, self.reach, self.vocab_size)
-        above = np.full(tokens.size, self.floor / self.vocab_size)
-        below = np.full(tokens.size, self.floor)
+        words = np.concatenate([state, np.asarray(tokens, np.int32)], axis=1)
+        text = _Text(words, self.reach, self.vocab_size)
+        numerators = np.full(tokens.size, self.floor / self.vocab_size)
+        denominators = np.full(tokens.size, self.floor)
         for matrix, kind in zip(self.matrices, self.templates, strict=True):
             for distances in kind:
                 where, hashes = text.contexts(distances)
                 rows = _find_rows(matrix.trie, hashes)
-                where, rows = where[rows != NOWHERE], rows[rows != NOWHERE]
-                below[where] += matrix.sums[rows]
+                where, rows = where[rows != NOT_FOUND], rows[rows != NOT_FOUND]
+                denominators[where] += matrix.sums[rows]
                 links = matrix.trie.find(1, rows, text.tokens[where])
-                above[where[links != NOWHERE]] += matrix.values[links[links != NOWHERE]]
-        nats = np.log(above / below).astype(np.float32).reshape(tokens.shape)
+                numerators[where[links != NOT_FOUND]] += matrix.values[links[links != NOT_FOUND]]
+        nats = np.log(numerators / denominators).astype(np.float32).reshape(tokens.shape)
         nats[np.arange(tokens.shape[1]) >= lengths[:, None]] = 0
         after = np.asarray(lengths)[:, None] + np.arange(self.reach)
-        return nats, np.take_along_axis(read, after, axis=1)
+        return nats, np.take_along_axis(words, after, axis=1)
 
     def join(self, states: Sequence[Array]) -> Array:
         """The rows of several states as one batch."""
@@ -353,12 +353,12 @@ class SnmModel:
 
     def tensors(self) -> dict[str, Array]:
         """Everything but the settings, to be saved."""
-        found: dict[str, Array] = {"floor": np.array([self.floor])}
+        arrays: dict[str, Array] = {"floor": np.array([self.floor])}
         for i, matrix in enumerate(self.matrices):
-            found[f"{i}.contexts"], found[f"{i}.words"] = matrix.trie.words
-            found[f"{i}.starts"] = matrix.trie.starts[0]
-            found[f"{i}.values"], found[f"{i}.sums"] = matrix.values, matrix.sums
-        return found
+            arrays[f"{i}.contexts"], arrays[f"{i}.words"] = matrix.trie.words
+            arrays[f"{i}.starts"] = matrix.trie.starts[0]
+            arrays[f"{i}.values"], arrays[f"{i}.sums"] = matrix.values, matrix.sums
+        return arrays
 
     @classmethod
     def from_tensors(
@@ -370,7 +370,7 @@ class SnmModel:
             contexts, words = require_table(tensors, f"{i}.contexts", "u"), require_table(tensors, f"{i}.words", "u")
             starts = require_table(tensors, f"{i}.starts", "u", len(contexts) + 1)
             if int(starts[0]) != 0 or int(starts[-1]) != len(words):
-                raise DataError(f"tables {i}.starts and {i}.words of the model do not fit together", hint=DAMAGED)
+                raise DataError(f"the model's tables {i}.starts and {i}.words are inconsistent", hint=DAMAGED)
             values = require_table(tensors, f"{i}.values", "f", len(words))
             sums = require_table(tensors, f"{i}.sums", "f", len(contexts))
             matrices.append(Matrix(Trie(vocab_size, (contexts, words), (starts,)), values, sums))

@@ -1,8 +1,8 @@
-"""N-grams as a tree of prefixes: the children of a node are the words seen after it, next to each other and sorted.
+"""N-grams as a tree of prefixes: the children of a node are the words seen after it, contiguous and sorted.
 
 A node of order k is a row number in the arrays of order k. The rows of order 1 are the words themselves, then the start
 symbol. Children of node i of order k are the rows starts[k][i] .. starts[k][i+1] of order k+1, words[k+1] says which words
-they are. So a history's whole distribution is a slice, and walking along a text is one lookup an order.
+they are. So a history's whole distribution is a slice, and each token of a text takes one lookup per order.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 
 from elman.core.arrays import Array
 
-NOWHERE = -1
-FEW = 24  # lookups are quicker one by one
-BLOCK = 1 << 15  # lookups at once: what they need stays in the cache, 3x faster than a million at once
+NOT_FOUND = -1  # the node of an n-gram that is not in the trie
+FEW_LOOKUPS = 24  # up to this many lookups are faster one by one than vectorised
+BLOCK_LOOKUPS = 1 << 15  # lookups vectorised together: they fit into the cache, 3x faster than a million at once
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Trie:
         return len(self.words[order - 1])
 
     def parents(self, order: int, first: int, last: int) -> Array:
-        """For the children of nodes first .. last-1 of this order: which of them, counted from `first`."""
+        """The parent of each child of nodes first .. last-1 of this order, numbered from `first`."""
         edges = self.starts[order - 1][first : last + 1].astype(np.int64)
         return np.repeat(np.arange(last - first), edges[1:] - edges[:-1])
 
@@ -49,35 +49,35 @@ class Trie:
         return slice(int(starts[node]), int(starts[node + 1]))
 
     def child(self, order: int, node: int, word: int) -> int:
-        """The row of order+1 that continues one node by one word, or NOWHERE."""
-        if node == NOWHERE:
-            return NOWHERE
+        """The row of order+1 that continues one node by one word, or NOT_FOUND."""
+        if node == NOT_FOUND:
+            return NOT_FOUND
         rows = self.children(order, node)
         words = self.words[order][rows]
         at = int(np.searchsorted(words, words.dtype.type(word)))
-        return rows.start + at if at < len(words) and words[at] == word else NOWHERE
+        return rows.start + at if at < len(words) and words[at] == word else NOT_FOUND
 
     def find(self, order: int, nodes: Array, words: Array) -> Array:
-        """The rows of order+1 that continue each node of this order by its word; NOWHERE where there is none."""
-        if len(nodes) <= FEW:
+        """The rows of order+1 that continue each node of this order by its word; NOT_FOUND where there is none."""
+        if len(nodes) <= FEW_LOOKUPS:
             pairs = zip(nodes.tolist(), words.tolist(), strict=True)
             return np.array([self.child(order, node, word) for node, word in pairs], np.int64)
-        found = np.full(len(nodes), NOWHERE, np.int64)
-        for first in range(0, len(nodes), BLOCK):
-            part = slice(first, first + BLOCK)
+        found = np.full(len(nodes), NOT_FOUND, np.int64)
+        for first in range(0, len(nodes), BLOCK_LOOKUPS):
+            part = slice(first, first + BLOCK_LOOKUPS)
             self._find_block(order, nodes[part], words[part], found[part])
         return found
 
     def _find_block(self, order: int, nodes: Array, words: Array, found: Array) -> None:
-        """All binary searches go on together, each inside the children of its node; those with the most steps come first."""
+        """Binary searches in parallel, each among the children of its node, sorted by their number of steps."""
         starts, table = self.starts[order - 1], self.words[order]
-        active = np.flatnonzero(nodes != NOWHERE)
+        active = np.flatnonzero(nodes != NOT_FOUND)
         nodes = nodes[active]
         low = np.take(starts, nodes)
         span = np.take(starts, nodes + 1) - low
         if not span.all():  # nodes without children
-            keep = np.flatnonzero(span)
-            active, low, span = active[keep], low[keep], span[keep]
+            has_children = np.flatnonzero(span)
+            active, low, span = active[has_children], low[has_children], span[has_children]
         num_steps = np.frexp(span - 1.0)[1]  # the bits of span - 1
         by_steps = np.argsort(num_steps.astype(np.uint8), kind="stable")[::-1]  # a radix sort
         active, low, span = active[by_steps], low[by_steps].astype(np.int64), span[by_steps].astype(np.int64)

@@ -1,1 +1,1 @@
-"""The protocol of language models and its states; searching, evaluating and mixing, written over states alone."""
+"""The language model protocol and its states; decoding, evaluation and mixtures, written over states alone."""

@@ -1,8 +1,8 @@
-"""What was said is said again: p from the tokens just read, equally weighted or fading. Only useful inside a mixture.
+"""A cache language model: a unigram model of the last tokens, with or without decay. Only useful inside a mixture.
 
-Both kinds are one: the last W tokens, the one read `age` tokens ago weighing decay**age (decay 1: all the same).
-A fading cache forgets what weighs less than 1e-4, so its window, too, is finite and its state small.
-Before anything was read every token is equally likely; afterwards a token outside the window is impossible (-inf).
+Both kinds are one: the last W tokens, the one read `age` tokens ago having weight decay**age (decay 1: equal weights).
+A decaying cache drops tokens of weight below 1e-4, so its window is finite too and its state small.
+Before the first token all tokens are equally likely; afterwards a token outside the window is impossible (-inf).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from elman.core.arrays import Array
 from elman.core.settings import Config
 from elman.lm.protocol import join_arrays
 
-FORGOTTEN = 1e-4  # the weight below which a fading cache drops a token
-EMPTY = -1  # fills a window before enough was read
+FORGOTTEN = 1e-4  # the weight below which a decaying cache drops a token
+EMPTY = -1  # padding of a window that is not full yet
 
 
 class CacheConfig(Config):
-    """What was said is said again: p from the text just read. Only useful inside a mixture."""
+    """A cache: unigram probabilities from the tokens just read. Only useful inside a mixture."""
 
     family: Literal["cache"] = "cache"
     window: int | None = Field(
@@ -42,7 +42,7 @@ class CacheConfig(Config):
 
     @property
     def kept(self) -> float:
-        """What is left of a word's weight after one more word."""
+        """The factor of a token's weight per step."""
         return self.decay or (0.995 if self.window is None else 1.0)
 
 
@@ -58,7 +58,7 @@ class CacheModel:
         self._totals = np.concatenate([[0.0], np.cumsum(self._weights)])  # by number of tokens in the window
 
     def start(self, rows: int) -> Array:
-        """Nothing read yet. -> (rows, W)"""
+        """An empty window. -> (rows, W)"""
         return np.full((rows, self.window), EMPTY, dtype=np.int32)
 
     def predict(self, state: Array) -> Array:
@@ -71,7 +71,7 @@ class CacheModel:
         return self._log_shares(shares.reshape(num_rows, self.vocab_size), (state != EMPTY).sum(axis=1)[:, None])
 
     def advance(self, tokens: Array, state: Array) -> Array:
-        """The window one token further."""
+        """The window after one more token."""
         return np.concatenate([state[:, 1:], np.asarray(tokens, dtype=np.int32)[:, None]], axis=1)
 
     def score(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
@@ -90,28 +90,28 @@ class CacheModel:
         return join_arrays(states)
 
     def tensors(self) -> dict[str, Array]:
-        """Nothing: a cache has learned nothing that its config does not say."""
+        """Nothing: a cache has no learned parameters."""
         return {}
 
     @classmethod
     def from_tensors(
         cls, config: CacheConfig, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool
     ) -> CacheModel:
-        """The model its config describes; lines are reset by starting anew, not by the cache."""
+        """The model of this config; lines are reset by starting from an empty window."""
         return cls(config, vocab_size=vocab_size)
 
     def _log_shares(self, weights: Array, num_before: Array) -> Array:
-        """log(weight / weight of all tokens in the window), or that of 1/V where the window is empty."""
+        """log(weight / weight of all tokens in the window), or log(1/V) where the window is empty."""
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.log(weights / self._totals[num_before])
         return np.where(num_before == 0, -math.log(self.vocab_size), shares).astype(np.float32)
 
     def _weight_of_earlier(self, text: Array) -> Array:
-        """For each place in the text, the weight of the same token in the window before it. (B, W+T) -> the same
+        """For each position in the text, the weight of the same token in the window before it. (B, W+T) -> the same
 
-        The places of one token in one row form a chain q_0 < q_1 < ...; with s_k = sum over j <= k of
+        The positions of one token in one row form a chain q_0 < q_1 < ...; with s_k = sum over j <= k of
         decay**(q_k - q_j), which is 1 + decay**(q_k - q_{k-1}) * s_{k-1}, the weight before q_k is
-        decay**(q_k - 1 - q_{k-1}) * s_{k-1}, less the same for the last link that has left the window.
+        decay**(q_k - 1 - q_{k-1}) * s_{k-1}, minus the same for the last link that has left the window.
         """
         width = text.shape[1]
         row, place = np.nonzero(text != EMPTY)
@@ -127,14 +127,14 @@ class CacheModel:
         gone_gap = place - 1 - place[oldest_in_reach - 1]
         weight = np.where(is_same, self._power(gap - 1) * sums[newest], 0.0)
         weight -= np.where(is_gone, self._power(gone_gap) * sums[oldest_in_reach], 0.0)
-        found = np.zeros(text.shape)
-        found[row[order], place] = np.where(oldest_in_reach == newest, 0.0, weight)
-        return found
+        weights = np.zeros(text.shape)
+        weights[row[order], place] = np.where(oldest_in_reach == newest, 0.0, weight)
+        return weights
 
     def _power(self, exponent: Array) -> Array:
-        """decay**exponent, where a negative exponent marks a gap that is no gap."""
+        """decay**exponent; negative exponents, of unused entries, count as 0."""
         return np.asarray(self.decay ** np.maximum(exponent, 0).astype(np.float64))
 
 
-def _next_sum(before: float, kept: float) -> float:
-    return 1.0 + kept * before
+def _next_sum(before: float, factor: float) -> float:
+    return 1.0 + factor * before

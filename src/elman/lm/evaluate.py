@@ -1,7 +1,7 @@
-"""How well a model knows a text: counts first (`Tally`), numbers from them, and a signature of all that moves a number.
+"""Perplexity of a text: a `Tally` of counts, the numbers computed from it, and a signature of what they depend on.
 
-Every token and one end-of-sequence a line is scored, the start symbol never. Nats are -log p. `B` rows, `T` columns of
-a batch, `N` tokens, `L` lines. Knows models only as `elman.lm` declares them, and text only as blocks of ids.
+Every token and one end-of-sequence per line is scored, the start symbol never. Nats are -log p. `B` rows, `T` columns of
+a batch, `N` tokens, `L` lines. Knows models only by the protocol of `elman.lm`, and text only as blocks of ids.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class IdBlock(Protocol):
 
 @dataclass(frozen=True)
 class Tally:
-    """What was counted while scoring; tallies of parts add up to the tally of the whole."""
+    """Counts of an evaluation; the tallies of parts add up to the tally of the whole."""
 
-    nats: float = 0.0  # -log p, summed over the tokens that are possible
+    nats: float = 0.0  # sum of -log p over the tokens that are possible
     tokens: int = 0
-    bytes: int = 0  # of the text as it was in the file
+    bytes: int = 0  # bytes of the text in its file
     unknown_tokens: int = 0  # scored as <unk>
-    impossible_tokens: int = 0  # of probability zero
+    impossible_tokens: int = 0  # tokens of probability zero
     lines: int = 0
     spelling_nats: float = 0.0  # of the unknown tokens' spelling, given that they are unknown
 
@@ -71,12 +71,12 @@ class Tally:
 
     @property
     def nats_per_token(self) -> float | None:
-        """Mean surprise; None where it is infinite, or nothing was scored."""
+        """Mean -log p; None if it is infinite, or nothing was scored."""
         return self.nats / self.tokens if self.tokens and not self.impossible_tokens else None
 
     @property
     def perplexity(self) -> float | None:
-        """exp of nats per token: among how many equally likely tokens the model was choosing, on average."""
+        """exp(nats per token): the number of equally likely tokens that would be as hard to predict."""
         return None if self.nats_per_token is None else _exp(self.nats_per_token)
 
     @property
@@ -106,7 +106,7 @@ class Evaluation:
         return replace(self, tally=replace(self.tally, spelling_nats=nats))
 
     def as_json(self) -> dict[str, Any]:
-        """The numbers under the names that `evaluate --json` prints; null for what is infinite or unknown."""
+        """The numbers as `evaluate --json` prints them; null if infinite or unknown."""
         low, high = self.interval or (None, None)
         numbers = {
             "perplexity": self.tally.perplexity,
@@ -166,7 +166,7 @@ def evaluate(
     rng: np.random.Generator | None = None,
     chunk_tokens: int = CHUNK_TOKENS,
 ) -> Evaluation:
-    """Score a text: as one stream whose state is carried, or each line alone. Without an rng there is no interval."""
+    """Score a text: as one stream with the state carried on, or each line alone. Without an rng there is no interval."""
     scorer = lines_scorer(lm, chunk_tokens) if reset_lines else stream_scorer(lm, chunk_tokens)
     return evaluate_by(scorer, blocks, reset_lines=reset_lines, signature=signature, rng=rng)
 
@@ -179,9 +179,9 @@ def evaluate_by(
     signature: str,
     rng: np.random.Generator | None = None,
 ) -> Evaluation:
-    """The numbers of a text whose tokens are scored by a function. Without an rng there is no interval.
+    """The numbers of a text, given a function that scores its tokens. Without an rng there is no interval.
 
-    Memory holds a few blocks, and two numbers for each line (or 1,000 tokens of a stream) for the interval.
+    Memory use: a few blocks, and two numbers per line (or 1,000 tokens of a stream) for the interval.
     """
     tally = Tally()
     unit_nats: list[Array] = []
@@ -192,7 +192,7 @@ def evaluate_by(
             unit_nats.append(np.add.reduceat(nats_N, starts, dtype=np.float64))
             unit_tokens.append(np.diff(starts, append=len(nats_N)))
     if tally.tokens == 0:
-        raise DataError("there is nothing to score: the text is empty")
+        raise DataError("nothing to score: the text is empty")
     interval = None
     if rng is not None and tally.impossible_tokens == 0:
         interval = bootstrap(np.concatenate(unit_nats), np.concatenate(unit_tokens), rng=rng)
@@ -210,23 +210,23 @@ class _Joined:
 
 
 def _joined(blocks: Iterable[IdBlock]) -> Iterator[IdBlock]:
-    """Blocks put together until there are enough lines of every length to fill batches."""
-    waiting: list[IdBlock] = []
+    """Blocks joined until there are enough lines of every length to fill batches."""
+    pending: list[IdBlock] = []
     for block in itertools.chain(blocks, [None]):
         if block is not None:
-            waiting.append(block)
-        if waiting and (block is None or sum(len(one.ids) for one in waiting) >= JOINED_TOKENS):
+            pending.append(block)
+        if pending and (block is None or sum(len(one.ids) for one in pending) >= JOINED_TOKENS):
             yield _Joined(
-                np.concatenate([one.ids for one in waiting]),
-                sum(one.num_lines for one in waiting),
-                sum(one.num_bytes for one in waiting),
-                sum(one.unknown_tokens for one in waiting),
+                np.concatenate([one.ids for one in pending]),
+                sum(one.num_lines for one in pending),
+                sum(one.num_bytes for one in pending),
+                sum(one.unknown_tokens for one in pending),
             )
-            waiting = []
+            pending = []
 
 
 def _scored(scorer: Scorer, blocks: Iterable[IdBlock], *, reset_lines: bool) -> Iterator[tuple[IdBlock, Array, Array]]:
-    """Each block, the nats of its tokens, and where in it the bootstrap's units begin."""
+    """Each block, the nats of its tokens, and where its bootstrap units begin."""
     for block in blocks:
         ids = np.asarray(block.ids, dtype=np.int64)
         if len(ids) == 0:
@@ -237,12 +237,12 @@ def _scored(scorer: Scorer, blocks: Iterable[IdBlock], *, reset_lines: bool) -> 
 
 
 def lines_scorer(lm: FreeModel[S], chunk_tokens: int = CHUNK_TOKENS) -> Scorer:
-    """Each line read alone from the start."""
+    """A scorer that reads each line alone from the start."""
     return lambda ids: _line_nats(lm, ids, np.diff(line_starts(ids), append=len(ids)), chunk_tokens)
 
 
 def stream_scorer(lm: FreeModel[S], chunk_tokens: int = CHUNK_TOKENS) -> Scorer:
-    """All that comes read as one stream, the state carried from block to block."""
+    """A scorer that reads all blocks as one stream, the state carried from block to block."""
     state = lm.start(1)
 
     def score(ids: Array) -> Array:
@@ -280,8 +280,8 @@ def bootstrap(
     """
     if len(nats) < MIN_UNITS:
         return None
-    together = -(-len(nats) // MAX_UNITS)
-    starts = np.arange(0, len(nats), together)
+    merged = -(-len(nats) // MAX_UNITS)  # neighbouring units per unit
+    starts = np.arange(0, len(nats), merged)
     nats, tokens = np.add.reduceat(nats, starts), np.add.reduceat(tokens, starts)
     means = np.empty(resamples)
     for i in range(resamples):
@@ -293,11 +293,11 @@ def bootstrap(
 
 @dataclass(frozen=True)
 class LineScores:
-    """Lines scored each alone, as columns; nats are infinite where a token is impossible."""
+    """Scores of lines, each read alone, as columns; nats are infinite if a token is impossible."""
 
     nats: Array  # (L,)
     tokens: Array  # (L,)
-    token_nats: Array  # (N,) all lines' tokens, one line after the other
+    token_nats: Array  # (N,) of the tokens of all lines, concatenated
 
     @property
     def perplexities(self) -> Array:
@@ -311,7 +311,7 @@ class LineScores:
 
 
 def score_lines(lm: FreeModel[S], lines: Sequence[Array], *, chunk_tokens: int = CHUNK_TOKENS) -> LineScores:
-    """Score each line alone from the start, exactly the ids it has: its end-of-sequence must be among them."""
+    """Score the ids of each line from the start; the end-of-sequence must be among them."""
     lengths_L = np.array([len(line) for line in lines], dtype=np.int64)
     ids = np.concatenate([np.zeros(0, dtype=np.int64), *lines]).astype(np.int64, copy=False)
     nats_N = refuse_nan(_line_nats(lm, ids, lengths_L, chunk_tokens))
@@ -326,7 +326,7 @@ def _line_nats(lm: FreeModel[S], ids_N: Array, lengths_L: Array, chunk_tokens: i
     starts_L = np.cumsum(lengths_L) - lengths_L
     order = np.argsort(-lengths_L, kind="stable")
     falling = -lengths_L[order]
-    first, end = 0, int(np.searchsorted(falling, 0))  # lines without tokens are left out
+    first, end = 0, int(np.searchsorted(falling, 0))  # lines without tokens are skipped
     while first < end:
         width = int(-falling[first])
         similar = int(np.searchsorted(falling, -SIMILAR * width, side="right"))

@@ -1,11 +1,11 @@
-"""Weighted models: p = sum over members of weight * p_member. Weights come from held-out text by EM.
+"""Linear interpolation of models: p = sum over members of weight * p_member. Weights are fitted to held-out text by EM.
 
-One set of weights, or (bucketed) one for each bucket of histories, a history being its last word: words that the held-out
-text repeats often have a bucket of their own, the others share one with words of like frequency. So frequent words, after
-which n-grams are sure, and rare ones, after which a cache is worth more, are weighed apart: 1 to 1.5 % lower perplexity
-on PTB and WikiText-2 than one set, where buckets by the training count of the last two words gave 0.2 %.
+One set of weights, or (bucketed) one for each bucket of last words: words that are frequent in the held-out text have a
+bucket of their own, the others share one with words of similar frequency. So frequent words, after which n-grams are
+reliable, and rare ones, after which a cache is worth more, have different weights: 1 to 1.5 % lower perplexity on PTB and
+WikiText-2 than one set, where buckets by the training count of the last two words gave 0.2 %.
 
-A neural cache is a member that reads what another member, a net, makes of the text. The net is run once for both.
+A neural cache is a member that uses the hidden vectors of another member, a net. The net is run once for both.
 `B` rows, `T` tokens, `N` tokens in all, `V` vocabulary, `M` members, `K` buckets.
 """
 
@@ -25,7 +25,7 @@ from elman.lm.neural_cache import NeuralCache
 from elman.lm.protocol import FreeModel, map_state
 from elman.text.units.vocabulary import EOS_ID
 
-FEATURE_TOKENS = 1 << 13  # whose vectors are held at once
+FEATURE_TOKENS = 1 << 13  # tokens whose hidden vectors are in memory at once
 
 
 class Member(FreeModel[Any], Protocol):
@@ -37,25 +37,25 @@ class Member(FreeModel[Any], Protocol):
 
 @runtime_checkable
 class Featured(Member, Protocol):
-    """A member, a net, that makes a vector of what it has read."""
+    """A member with hidden vectors: a net."""
 
     def features(self, state: Any) -> Array:
-        """What the next token will be predicted from. -> (B, P)"""
+        """The hidden vector that predicts the next token. -> (B, P)"""
 
     def score_features(self, tokens: Array, lengths: Array, state: Any) -> tuple[Array, Array, Any]:
-        """`score`, and between the two what each token was predicted from, (B, T, P)."""
+        """Like `score`, with the hidden vector that predicted each token in the middle, (B, T, P)."""
 
 
 @dataclass(frozen=True)
 class MixtureState:
-    """What every member remembers, and the bucket of the history, (B,)."""
+    """The state of every member, and the bucket of the last word, (B,)."""
 
     members: tuple[Any, ...]
     buckets: Array
 
 
 class Mixture:
-    """Several models as one. weights (K, M), each row summing to one; word_buckets (V,) says which row holds after a word."""
+    """Several models as one. weights (K, M), each row summing to one; word_buckets (V,) is the row to use after a word."""
 
     def __init__(
         self, members: Sequence[Member | NeuralCache], weights: Array, *, word_buckets: Array | None = None
@@ -70,15 +70,15 @@ class Mixture:
         self.vocab_size = sizes[0]
         self.weights = weights
         self.word_buckets = word_buckets
-        self._followed = {member.net for member in members if isinstance(member, NeuralCache)}
+        self._cached_nets = {member.net for member in members if isinstance(member, NeuralCache)}
         for place, member in enumerate(members):
             if isinstance(member, NeuralCache):
-                net_at(member.net, members[:place])  # it stands before, so that it is read first
+                net_at(member.net, members[:place])  # the net must come before its cache
         with np.errstate(divide="ignore"):
             self._log_weights = np.log(self.weights)
 
     def start(self, rows: int) -> MixtureState:
-        """Every member before anything was read; the bucket is that of the end of a line."""
+        """The start state of every member; the bucket is that of the end of a line."""
         parts: list[Any] = []
         for member in self.members:
             if isinstance(member, NeuralCache):
@@ -88,7 +88,7 @@ class Mixture:
         return MixtureState(tuple(parts), self._buckets_after(np.full(rows, EOS_ID)))
 
     def predict(self, state: MixtureState) -> Array:
-        """The weighted sum of what the members predict. -> (B, V)"""
+        """Log of the weighted sum of the members' probabilities. -> (B, V)"""
         log_probs = (
             member.predict(part, self._features(member.net, state.members))
             if isinstance(member, NeuralCache)
@@ -98,7 +98,7 @@ class Mixture:
         return self._mix(log_probs, state.buckets[:, None])
 
     def advance(self, tokens: Array, state: MixtureState) -> MixtureState:
-        """Every member one token further."""
+        """Every member's state after one more token."""
         parts = (
             member.advance(tokens, part, self._features(member.net, state.members))
             if isinstance(member, NeuralCache)
@@ -108,14 +108,14 @@ class Mixture:
         return MixtureState(tuple(parts), self._buckets_after(tokens))
 
     def score(self, tokens: Array, lengths: Array, state: MixtureState) -> tuple[Array, MixtureState]:
-        """The weighted sum of the members' probabilities of each token, 0 at padding, and the state after. -> (B, T)"""
+        """Log-probability of each token, 0 at padding, and the state after. -> (B, T)"""
         num_rows, num_tokens = tokens.shape
-        if not self._followed or num_rows * num_tokens <= FEATURE_TOKENS:
+        if not self._cached_nets or num_rows * num_tokens <= FEATURE_TOKENS:
             return self._score(tokens, lengths, state)
-        together = max(1, FEATURE_TOKENS // num_tokens)  # the vectors of more would fill the memory
+        num_together = max(1, FEATURE_TOKENS // num_tokens)  # rows at once, to limit the memory for vectors
         scored = []
-        for first in range(0, num_rows, together):
-            rows = slice(first, first + together)
+        for first in range(0, num_rows, num_together):
+            rows = slice(first, first + num_together)
             scored.append(self._score_pieces(tokens[rows], lengths[rows], map_state(itemgetter(rows), state)))
         return np.concatenate([nats for nats, _ in scored]), self.join([after for _, after in scored])
 
@@ -133,7 +133,7 @@ class Mixture:
         for i, (member, part) in enumerate(zip(self.members, state.members, strict=True)):
             if isinstance(member, NeuralCache):
                 scored.append(member.score(tokens, lengths, part, features[member.net]))
-            elif i in self._followed:
+            elif i in self._cached_nets:
                 log_probs, features[i], after = net_at(i, self.members).score_features(tokens, lengths, part)
                 scored.append((log_probs, after))
             else:
@@ -150,18 +150,18 @@ class Mixture:
 
     def tensors(self) -> dict[str, Array]:
         """The weights, and every member's tensors under `members.0.`, `members.1.`, ..."""
-        found: dict[str, Array] = {"weights": self.weights.reshape(-1)}
+        arrays: dict[str, Array] = {"weights": self.weights.reshape(-1)}
         if self.word_buckets is not None:
-            found["word_buckets"] = self.word_buckets
+            arrays["word_buckets"] = self.word_buckets
         for i, member in enumerate(self.members):
-            found |= {f"members.{i}.{name}": array for name, array in member.tensors().items()}
-        return found
+            arrays |= {f"members.{i}.{name}": array for name, array in member.tensors().items()}
+        return arrays
 
     @classmethod
     def from_tensors(
         cls, members: Sequence[Member | NeuralCache], tensors: Mapping[str, Array], *, bucketed: bool
     ) -> Mixture:
-        """The mixture that was saved; its members are restored by whoever knows their families."""
+        """The mixture that was saved, given its members, which their families have restored."""
         vocab_size = members[0].vocab_size
         word_buckets = require_table(tensors, "word_buckets", "i", vocab_size) if bucketed else None
         num_buckets = 1 if word_buckets is None else int(word_buckets.max()) + 1
@@ -169,7 +169,7 @@ class Mixture:
         return cls(members, weights, word_buckets=word_buckets)
 
     def _features(self, net: int, parts: Sequence[Any]) -> Array:
-        """What a net among the members makes of what was read. -> (B, P)"""
+        """The hidden vectors of a net among the members. -> (B, P)"""
         return net_at(net, self.members).features(parts[net])
 
     def _buckets_after(self, tokens: Array) -> Array:
@@ -185,12 +185,12 @@ class Mixture:
 
 
 def net_at(place: int, members: Sequence[Member | NeuralCache]) -> Featured:
-    """The net that a neural cache follows."""
-    found = members[place] if place < len(members) else None
-    if not isinstance(found, Featured):
+    """The net whose vectors a neural cache uses."""
+    net = members[place] if place < len(members) else None
+    if not isinstance(net, Featured):
         nets = [str(i) for i, member in enumerate(members) if isinstance(member, Featured)]
         raise UsageError(
-            f"a neural cache follows a net, and member {place} is none",
+            f"a neural cache needs a net, and member {place} is not one",
             hint=f"members that are nets: {', '.join(nets)}" if nets else "give a net (lstm, gru, …) as a member",
         )
-    return found
+    return net

@@ -1,4 +1,4 @@
-"""Fit a mixture: the weights of its members by EM on held-out text, and what a cache leaves open.
+"""Fits a mixture to held-out text: the weights of its members by EM, and the parameters of caches.
 
 `N` tokens in all, `V` vocabulary, `M` members, `K` buckets.
 """
@@ -19,14 +19,14 @@ from elman.lm.neural_cache import NeuralCache, NeuralCacheConfig, Weighing
 from elman.lm.protocol import FreeModel
 from elman.text.units.vocabulary import EOS_ID
 
-DECAYS = (0.98, 0.99, 0.995, 0.998, 0.999)  # tried for a cache
-OWN_BUCKET = 100  # occurrences in the held-out text from which a word is a bucket of its own
-PRIOR_TOKENS = 20.0  # a bucket's weights start from the overall ones as if seen so often
-MAX_ROUNDS = 1_000  # of EM
-CHUNK_TOKENS = 1 << 16  # scored in one call
-THETAS = (0.4, 0.7, 1.0, 1.4, 2.0)  # tried for a neural cache, by how much the likeness of histories varies
-NEURAL_DECAYS = (1.0, 0.999, 0.998, 0.996, 0.992)
-TUNED_TOKENS = 1 << 15  # enough for two numbers
+DECAYS = (0.98, 0.99, 0.995, 0.998, 0.999)  # decays tried for a cache
+OWN_BUCKET = 100  # occurrences in the held-out text from which a word has a bucket of its own
+PRIOR_TOKENS = 20.0  # strength of the overall weights as a prior of a bucket's weights, in tokens
+MAX_ROUNDS = 1_000  # limit of EM iterations
+CHUNK_TOKENS = 1 << 16  # tokens scored in one call
+THETAS = (0.4, 0.7, 1.0, 1.4, 2.0)  # thetas tried for a neural cache, in units of 1 / the spread of similarities
+NEURAL_DECAYS = (1.0, 0.999, 0.998, 0.996, 0.992)  # decays tried for a neural cache
+TUNED_TOKENS = 1 << 15  # tokens to tune theta and decay on: enough for two parameters
 
 
 def fit_mixture(
@@ -39,14 +39,13 @@ def fit_mixture(
     bucketed: bool = False,
     report: Callable[[str], None],
 ) -> Mixture:
-    """Mix the members so that the held-out text `ids` is most likely. Tokens that no member thinks possible are left out.
+    """The mixture that maximises the likelihood of the held-out text `ids`, without tokens impossible for all members.
 
-    `neural_caches` are added as members, what they leave open tuned; `cache` adds a last one: the fading cache whose
-    decay helps most.
+    `neural_caches` are added as members, with missing parameters tuned; `cache` adds a cache with the best decay.
     """
     mixed: list[Member | NeuralCache] = [*members]
-    Mixture(mixed, np.ones((1, len(mixed))))  # refuses before anything slow
-    places = [_followed(config, members) for config in neural_caches]
+    Mixture(mixed, np.ones((1, len(mixed))))  # checks the members before anything slow
+    places = [_net_place(config, members) for config in neural_caches]
     scores = [score_text(member, ids, reset_lines=reset_lines) for member in members]
     for config, place in zip(neural_caches, places, strict=True):
         net = net_at(place, members)
@@ -56,10 +55,10 @@ def fit_mixture(
         mixed.append(tuned)
         report(f"neural cache: theta {tuned.config.theta}, decay {tuned.config.decay}, window {tuned.window}")
     if cache:
-        found, own = _fit_cache(scores, ids, members[0].vocab_size, reset_lines=reset_lines)
-        report(f"cache: decay {found.decay} of {', '.join(map(str, DECAYS))}")
-        mixed.append(found)
-        scores.append(own)
+        best_cache, cache_scores = _fit_cache(scores, ids, members[0].vocab_size, reset_lines=reset_lines)
+        report(f"cache: decay {best_cache.decay} of {', '.join(map(str, DECAYS))}")
+        mixed.append(best_cache)
+        scores.append(cache_scores)
     scores_MN = np.stack(scores)
     weights = fit_weights(scores_MN)
     report(f"weights {', '.join(f'{weight:.3f}' for weight in weights)}")
@@ -75,55 +74,55 @@ def fit_mixture(
     return Mixture(mixed, np.stack(rows), word_buckets=word_buckets)
 
 
-def _followed(config: NeuralCacheConfig, members: Sequence[Member]) -> int:
-    """The place of the net that a neural cache is to follow: the one it names, or the first."""
+def _net_place(config: NeuralCacheConfig, members: Sequence[Member]) -> int:
+    """The place of the net for a neural cache: the one it names, or the first."""
     if config.net is not None:
-        net_at(config.net, members)  # refuses what is none
+        net_at(config.net, members)  # an error if it is not a net
         return config.net
     nets = [i for i, member in enumerate(members) if isinstance(member, Featured)]
     if not nets:
         raise UsageError(
-            "a neural cache needs a net beside it, and no member is one",
+            "a neural cache needs a net among the members",
             hint="give the directory of a net (lstm, gru, …) itself, not of a mixture; a cache needs none",
         )
     return nets[0]
 
 
 def _fit_cache(scores: Sequence[Array], ids: Array, vocab_size: int, *, reset_lines: bool) -> tuple[CacheModel, Array]:
-    """The cache with which a mixture of all leaves the fewest nats, and its scores."""
+    """The cache with which the mixture of all members has the fewest nats, and its scores."""
     caches = [CacheModel(CacheConfig(window=None, decay=decay), vocab_size=vocab_size) for decay in DECAYS]
-    own = [score_text(cache, ids, reset_lines=reset_lines) for cache in caches]
-    best = _most_useful(np.stack(scores), own)
-    return caches[best], own[best]
+    candidates = [score_text(cache, ids, reset_lines=reset_lines) for cache in caches]
+    best = _best_addition(np.stack(scores), candidates)
+    return caches[best], candidates[best]
 
 
 def _tune_neural_cache(
     config: NeuralCacheConfig, net: Featured, scores: Array, ids: Array, *, reset_lines: bool
 ) -> NeuralCache:
-    """The cache with which a mixture of all leaves the fewest nats, on the beginning of the text."""
+    """The cache with which the mixture of all members has the fewest nats, on the beginning of the text."""
     size = min(len(ids), TUNED_TOKENS)
     while reset_lines and size < len(ids) and ids[size - 1] != EOS_ID:
         size += 1
-    unit = 1.0 if config.theta is not None else _typical_likeness(net, ids[:FEATURE_TOKENS])
+    unit = 1.0 if config.theta is not None else _similarity_spread(net, ids[:FEATURE_TOKENS])
     thetas = [float(f"{theta / unit:.3g}") for theta in THETAS] if config.theta is None else [config.theta]
     ways = [Weighing(*way) for way in product(thetas, NEURAL_DECAYS if config.decay is None else [config.decay])]
     caches = [NeuralCache(config.model_copy(update=way._asdict()), vocab_size=net.vocab_size) for way in ways]
     if len(caches) == 1:
         return caches[0]
-    own = _score_ways(caches[0], net, ids[:size], ways, reset_lines=reset_lines)
-    return caches[_most_useful(scores[:, :size], own)]
+    candidates = _score_ways(caches[0], net, ids[:size], ways, reset_lines=reset_lines)
+    return caches[_best_addition(scores[:, :size], candidates)]
 
 
-def _typical_likeness(net: Featured, ids: Array) -> float:
-    """How much the products of a history's vector with others vary; theta counts in these, as nets' scales differ."""
+def _similarity_spread(net: Featured, ids: Array) -> float:
+    """The typical standard deviation of dot products between hidden vectors: the scale of theta for this net."""
     tokens = np.asarray(ids[None, :1024], np.int64)
     _, features, _ = net.score_features(tokens, np.array([tokens.shape[1]]), net.start(1))
-    varies = float((features[0] @ features[0].T).std(axis=1).mean())
-    return varies or 1.0
+    spread = float((features[0] @ features[0].T).std(axis=1).mean())
+    return spread or 1.0
 
 
 def _score_ways(cache: NeuralCache, net: Featured, ids: Array, ways: Sequence[Weighing], *, reset_lines: bool) -> Array:
-    """Log-probability of each token of a text for each way of weighing. -> (len(ways), N)"""
+    """Log-probability of each token of a text for each pair of theta and decay. -> (len(ways), N)"""
     scores = np.empty((len(ways), len(ids)), np.float32)
     for piece in _pieces(ids, reset_lines=reset_lines, chunk_tokens=FEATURE_TOKENS):
         if piece.is_start:
@@ -136,29 +135,29 @@ def _score_ways(cache: NeuralCache, net: Featured, ids: Array, ways: Sequence[We
     return scores
 
 
-def _most_useful(scores: Array, candidates: Sequence[Array] | Array) -> int:
-    """Which candidate, mixed with the members of these scores, leaves the fewest nats."""
-    worths = []
-    for own in candidates:
-        together = np.concatenate([scores, own[None]])
-        mixed = _log_mixed(together, fit_weights(together))
-        worths.append((int(np.isfinite(mixed).sum()), float(mixed[np.isfinite(mixed)].sum())))
-    return max(range(len(worths)), key=worths.__getitem__)
+def _best_addition(scores: Array, candidates: Sequence[Array] | Array) -> int:
+    """Which candidate, mixed with the members of these scores, gives the fewest nats."""
+    results = []
+    for candidate in candidates:
+        extended = np.concatenate([scores, candidate[None]])
+        mixed = _log_mixed(extended, fit_weights(extended))
+        results.append((int(np.isfinite(mixed).sum()), float(mixed[np.isfinite(mixed)].sum())))
+    return max(range(len(results)), key=results.__getitem__)
 
 
 def bucket_words(ids: Array, *, vocab_size: int) -> Array:
-    """The bucket of each word by how often the text has it: its own, or one with words of like frequency. -> (V,)"""
+    """The bucket of each word by its count: one of its own, or one of words of similar frequency. -> (V,)"""
     counts = np.bincount(ids, minlength=vocab_size)
     is_frequent = counts >= OWN_BUCKET
     classes = np.floor(np.log2(counts + 1)).astype(np.int32)
-    own = int(classes[~is_frequent].max(initial=-1)) + np.cumsum(is_frequent)
-    return np.where(is_frequent, own, classes).astype(np.int32)
+    own_buckets = int(classes[~is_frequent].max(initial=-1)) + np.cumsum(is_frequent)
+    return np.where(is_frequent, own_buckets, classes).astype(np.int32)
 
 
 def fit_weights(log_probs: Array, *, prior: Array | None = None, prior_tokens: float = 0.0) -> Array:
-    """The weights under which the tokens are most likely, by EM. (M, N) log-probabilities -> (M,)
+    """The weights that maximise the likelihood of the tokens, by EM. (M, N) log-probabilities -> (M,)
 
-    lambda_m <- mean over tokens of lambda_m p_m / sum of lambda p, with prior_tokens more that have the prior's shares.
+    lambda_m <- mean over tokens of lambda_m p_m / sum of lambda p, with prior_tokens pseudo-counts by the prior.
     """
     prior = np.full(len(log_probs), 1 / len(log_probs)) if prior is None else prior
     best = log_probs.max(axis=0, initial=-np.inf)
@@ -171,9 +170,9 @@ def fit_weights(log_probs: Array, *, prior: Array | None = None, prior_tokens: f
         shares = weights[:, None] * probs
         shares /= shares.sum(axis=0)
         new = (shares.sum(axis=1) + prior_tokens * prior) / num_tokens
-        moved = float(np.abs(new - weights).max())
+        change = float(np.abs(new - weights).max())
         weights = new
-        if moved < 1e-6:
+        if change < 1e-6:
             break
     return np.asarray(weights / weights.sum())
 
@@ -199,9 +198,9 @@ def score_text(lm: FreeModel[Any], ids: Array, *, reset_lines: bool) -> Array:
 class _Piece(NamedTuple):
     """A part of a text that is read at once."""
 
-    place: Array  # (B, T) where its tokens stand
+    place: Array  # (B, T) positions of its tokens in the text
     lengths: Array  # (B,)
-    is_start: bool  # its rows begin anew; else it goes on from the piece before
+    is_start: bool  # its rows start from the start state; otherwise they continue the piece before
 
     @property
     def is_token(self) -> Array:
@@ -209,7 +208,7 @@ class _Piece(NamedTuple):
 
 
 def _pieces(ids: Array, *, reset_lines: bool, chunk_tokens: int) -> Iterator[_Piece]:
-    """A text cut up: one stream in order, or lines of like length together, the longest of a batch last."""
+    """A text in pieces: one stream in order, or batches of lines of similar length, the longest line last."""
     if not reset_lines:
         for first in range(0, len(ids), chunk_tokens):
             place = np.arange(first, min(first + chunk_tokens, len(ids)))[None]

@@ -1,6 +1,6 @@
-"""The one idea: a model is p(next token | state). Protocols, and the operations on states that no model has to write.
+"""The language model protocol, p(next token | state), and the operations on states that all models share.
 
-Everything that searches, evaluates, mixes or serves uses only what is declared here, and never asks which family it is.
+Decoding, evaluation, mixtures and serving use only what is declared here, and never ask which family a model is.
 numpy at the boundary, anything inside; natural logarithms; `B` rows, `T` tokens, `V` vocabulary.
 """
 
@@ -20,7 +20,7 @@ S = TypeVar("S")
 
 @runtime_checkable
 class LanguageModel(Protocol[S]):
-    """p(next token | everything consumed so far), for B independent rows.
+    """p(next token | all tokens so far), for B independent rows.
 
     A state is a value: arrays or tensors in dataclasses or tuples, the batch on axis 0 of every leaf, never mutated.
     """
@@ -47,18 +47,18 @@ class LanguageModel(Protocol[S]):
 
 @runtime_checkable
 class FreeModel(LanguageModel[S], Protocol[S]):
-    """A model that needs no source: it can start from nothing."""
+    """A model without a source: it has a start state."""
 
     def start(self, rows: int) -> S:
-        """The state before anything was read; the start symbol is inside."""
+        """The state before the first token; the start symbol is already read."""
 
 
 @runtime_checkable
 class ConditionalModel(LanguageModel[S], Protocol[S]):
-    """A model of a target given a source: its state is made by reading the source."""
+    """A model of a target given a source: its start state encodes the source."""
 
     def encode(self, source: Array, lengths: Array) -> S:
-        """The state before anything was written. source (B, S), lengths (B,), each row's end of sequence included."""
+        """The state before the first target token. source (B, S), lengths (B,), each with its end of sequence."""
 
 
 def map_state(function: Callable[[Any], Any], state: S) -> S:
@@ -74,13 +74,13 @@ def map_state(function: Callable[[Any], Any], state: S) -> S:
 
 def leaves(state: object) -> list[Any]:
     """Every array or tensor in the state, in a fixed order."""
-    found: list[Any] = []
-    map_state(found.append, state)
-    return found
+    collected: list[Any] = []
+    map_state(collected.append, state)
+    return collected
 
 
 def num_rows(state: object) -> int:
-    """B, the number of rows the state holds."""
+    """B, the number of rows of a state."""
     return int(leaves(state)[0].shape[0])
 
 
@@ -107,7 +107,7 @@ def join_arrays(states: Sequence[S]) -> S:
 
 
 def score_by_steps(lm: LanguageModel[S], tokens: Array, lengths: Array, state: S) -> tuple[Array, S]:
-    """What `score` means, one token at a time: for models without a faster way, and to test those that have one."""
+    """The definition of `score`, one token at a time: for models without a faster one, and to test those with one."""
     nats = np.zeros(tokens.shape, dtype=np.float32)
     num_tokens = tokens.shape[1]
     order = np.arange(len(tokens))

@@ -1,7 +1,7 @@
-"""Choose tokens from a state: greedily, by chance, or with a beam. Knows nothing of models, text or devices.
+"""Decoding: greedy, sampling and beam search. Knows nothing of models, text or devices.
 
-`B` or `R` rows, `K` beams of a row, `V` vocabulary. A stop token ends a row and is the last token given out. A prompt,
-where there is one, is already in the state. Nats are always the model's own -log p, whatever the shaping.
+`B` or `R` rows, `K` beams of a row, `V` vocabulary. A stop token ends a row and is the last token returned. A prompt
+is already in the state. Nats are always the model's own -log p, whatever the shaping.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from elman.lm.protocol import LanguageModel, S, num_rows, refuse_nan, select
 from elman.lm.shaping import AS_IS, Shaping, shape, without
 
 Stop = int | Iterable[int]
-BLOCK_WORDS = 64  # of which the best is looked at first
+BLOCK_WORDS = 64  # words per block; top-k search first compares the best word of each block
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A continuation, what it costs (-log p, its stop token included), and whether it reached a stop token."""
+    """A continuation, its -log p (stop token included), and whether it reached a stop token."""
 
     tokens: tuple[int, ...]
     nats: float
@@ -39,9 +39,9 @@ def sample(
     stop: Stop = (),
     max_tokens: int | None = None,
 ) -> Iterator[int]:
-    """One row's tokens, drawn one after another as they are asked for, in constant memory; endless without a limit."""
+    """A lazy iterator over sampled tokens of one row, in constant memory; endless without a limit."""
     if num_rows(state) != 1:
-        raise ValueError(f"sample draws for one row, not {num_rows(state)}; sample_rows takes several")
+        raise ValueError(f"sample takes a state of one row, not {num_rows(state)}; use sample_rows")
     return _sample(lm, state, shaping, rng, stop_set(stop, lm.vocab_size), max_tokens)
 
 
@@ -72,7 +72,7 @@ def sample_rows(
     stop: Stop = (),
     max_tokens: int,
 ) -> list[Hypothesis]:
-    """A continuation of every row, drawn together; rows that reached a stop token leave the batch."""
+    """One sampled continuation per row, drawn as a batch; rows that reached a stop token leave it."""
     stops = stop_set(stop, lm.vocab_size)
     chosen: list[list[int]] = [[] for _ in range(num_rows(state))]
     nats = np.zeros(len(chosen))
@@ -83,11 +83,11 @@ def sample_rows(
         nats[active] -= log_probs[np.arange(len(active)), tokens]
         for row, token in zip(active.tolist(), tokens.tolist(), strict=True):
             chosen[row].append(token)
-        going = np.flatnonzero(~np.isin(tokens, list(stops)))
-        if len(going) == 0 or step + 1 == max_tokens:
+        unfinished = np.flatnonzero(~np.isin(tokens, list(stops)))
+        if len(unfinished) == 0 or step + 1 == max_tokens:
             break
-        if len(going) < len(active):
-            active, tokens, state = active[going], tokens[going], select(state, going)
+        if len(unfinished) < len(active):
+            active, tokens, state = active[unfinished], tokens[unfinished], select(state, unfinished)
         state = lm.advance(tokens, state)
     return [
         Hypothesis(tuple(row), float(cost), bool(row) and row[-1] in stops)
@@ -96,12 +96,12 @@ def sample_rows(
 
 
 def draw(log_probs: Array, rng: np.random.Generator) -> Array:
-    """A token for each row, by inverting the distribution function; never one of probability zero. -> (B,)"""
-    reached_BV = np.cumsum(np.exp(log_probs.astype(np.float64)), axis=1)
-    total_B = reached_BV[:, -1]
-    # Rounding may lift u * total to the total itself, where no token is left: stay just below it.
-    aim_B = np.minimum(rng.random(len(log_probs)) * total_B, np.nextafter(total_B, 0))
-    return np.asarray((reached_BV > aim_B[:, None]).argmax(axis=1))
+    """A token for each row, by inverting the cumulative distribution; never one of probability zero. -> (B,)"""
+    cumulative_BV = np.cumsum(np.exp(log_probs.astype(np.float64)), axis=1)
+    total_B = cumulative_BV[:, -1]
+    # Rounding may raise u * total to the total itself, beyond the last token: stay just below it.
+    threshold_B = np.minimum(rng.random(len(log_probs)) * total_B, np.nextafter(total_B, 0))
+    return np.asarray((cumulative_BV > threshold_B[:, None]).argmax(axis=1))
 
 
 def _predict(lm: LanguageModel[S], state: S) -> Array:
@@ -109,7 +109,7 @@ def _predict(lm: LanguageModel[S], state: S) -> Array:
 
 
 def length_norm(num_tokens: Array | int, length_penalty: float) -> Array:
-    """What a hypothesis' log-probability is divided by: ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14)."""
+    """The divisor of a hypothesis' log-probability: ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14)."""
     return np.asarray(((5.0 + np.asarray(num_tokens)) / 6.0) ** length_penalty)
 
 
@@ -124,7 +124,7 @@ def beam_search(
     n_best: int = 1,
     forbid: frozenset[int] = frozenset(),
 ) -> list[list[Hypothesis]]:
-    """The cheapest continuations of every row that a beam finds, best first; one list of at most n_best a row.
+    """The best continuations found by beam search, best first; one list of at most n_best per row.
 
     Ranked by nats / length_norm. Continuations that reached a stop token come before those cut off at max_tokens.
     """
@@ -139,46 +139,46 @@ def beam_search(
         finished, live = _choose(costs_RK, log_probs.reshape(len(active), num_beams, -1), stops, width)
         for row, beam in enumerate(active):
             beam.extend(finished.row(row), live.row(row), lm.vocab_size)
-        keep = np.array([row for row, beam in enumerate(active) if beam.is_open], dtype=np.int64)
-        if len(keep) == 0:
+        open_rows = np.array([row for row, beam in enumerate(active) if beam.is_open], dtype=np.int64)
+        if len(open_rows) == 0:
             break
-        active = [active[row] for row in keep]
-        costs_RK, places_RK = live.costs[keep], live.places[keep]
-        parents = (keep[:, None] * num_beams + places_RK // lm.vocab_size).ravel()
+        active = [active[row] for row in open_rows]
+        costs_RK, places_RK = live.costs[open_rows], live.places[open_rows]
+        parents = (open_rows[:, None] * num_beams + places_RK // lm.vocab_size).ravel()
         state = lm.advance((places_RK % lm.vocab_size).ravel(), select(state, parents))
     return [beam.results() for beam in beams]
 
 
-class _Chosen(NamedTuple):
-    """Candidates by their place (beam * V + token) and cost, cheapest first; an infinite cost is no candidate."""
+class _Candidates(NamedTuple):
+    """Candidates with place (beam * V + token) and cost, cheapest first; entries of infinite cost are padding."""
 
     places: Array
     costs: Array
 
-    def row(self, row: int) -> _Chosen:
-        return _Chosen(self.places[row], self.costs[row])
+    def row(self, row: int) -> _Candidates:
+        return _Candidates(self.places[row], self.costs[row])
 
 
-def _choose(costs_RK: Array, log_probs_RKV: Array, stops: Array, width: int) -> tuple[_Chosen, _Chosen]:
-    """The candidates that finish and those that go on, at most `width` of either in a row.
+def _choose(costs_RK: Array, log_probs_RKV: Array, stops: Array, width: int) -> tuple[_Candidates, _Candidates]:
+    """The candidates that finish and those that continue, at most `width` of either per row.
 
-    A stop token finishes a hypothesis only where it is among the `width` best of all: so a beam of one is greedy.
+    A stop token finishes a hypothesis only if it is among the `width` best of all: so a beam of one is greedy.
     """
     num_beams, vocab_size = log_probs_RKV.shape[1:]
-    # A beam has no more candidates that finish than stop tokens, so among so many there are enough that go on.
+    # A beam has at most one finishing candidate per stop token, so enough of these candidates continue.
     best = _cheapest(costs_RK, log_probs_RKV, width + num_beams * len(stops))
     is_stop_RN = np.isin(best.places % vocab_size, stops)
-    finished = _Chosen(best.places[:, :width], np.where(is_stop_RN, best.costs, np.inf)[:, :width])
-    going_RN = np.argsort(is_stop_RN, axis=1, kind="stable")  # those that go on first, still by their cost
+    finished = _Candidates(best.places[:, :width], np.where(is_stop_RN, best.costs, np.inf)[:, :width])
+    going_RN = np.argsort(is_stop_RN, axis=1, kind="stable")  # those that continue first, still by cost
     costs_RN = np.take_along_axis(np.where(is_stop_RN, np.inf, best.costs), going_RN, axis=1)
-    return finished, _Chosen(np.take_along_axis(best.places, going_RN, axis=1)[:, :width], costs_RN[:, :width])
+    return finished, _Candidates(np.take_along_axis(best.places, going_RN, axis=1)[:, :width], costs_RN[:, :width])
 
 
-def _cheapest(costs_RK: Array, log_probs_RKV: Array, count: int) -> _Chosen:
-    """The `count` cheapest candidates of each row, or all where there are fewer; of equals, those first in place.
+def _cheapest(costs_RK: Array, log_probs_RKV: Array, count: int) -> _Candidates:
+    """The `count` cheapest candidates of each row, or all if there are fewer; ties by place.
 
-    Sorting out thousands of words is what takes time, so first only the best of every few is looked at: the `count`
-    best words are in the `count` best blocks.
+    Partitioning thousands of words is slow, so first only the best word of each block is compared: the `count` best
+    words are in the `count` best blocks.
     """
     num_rows, num_beams, vocab_size = log_probs_RKV.shape
     num_blocks = -(-vocab_size // BLOCK_WORDS)
@@ -202,18 +202,18 @@ def _cheapest(costs_RK: Array, log_probs_RKV: Array, count: int) -> _Chosen:
     return _lowest(costs_RN, places_RCW.reshape(num_rows, -1), count)
 
 
-def _lowest(costs_RN: Array, places_RN: Array, count: int) -> _Chosen:
-    """The lowest costs of each row, in order, and the places that they belong to."""
+def _lowest(costs_RN: Array, places_RN: Array, count: int) -> _Candidates:
+    """The lowest costs of each row, sorted, and their places."""
     if count < costs_RN.shape[1]:
         chosen_RC = np.argpartition(costs_RN, count - 1, axis=1)[:, :count]
         costs_RN = np.take_along_axis(costs_RN, chosen_RC, axis=1)
         places_RN = np.take_along_axis(places_RN, chosen_RC, axis=1)
     order_RC = np.lexsort((places_RN, costs_RN), axis=1)
-    return _Chosen(np.take_along_axis(places_RN, order_RC, axis=1), np.take_along_axis(costs_RN, order_RC, axis=1))
+    return _Candidates(np.take_along_axis(places_RN, order_RC, axis=1), np.take_along_axis(costs_RN, order_RC, axis=1))
 
 
 class _Beam:
-    """One row's search: the prefixes still growing, the hypotheses finished, and whether going on can pay."""
+    """The search of one row: its live prefixes, its finished hypotheses, and whether it is worth continuing."""
 
     def __init__(self, row: int, n_best: int, length_penalty: float, max_tokens: int) -> None:
         self.row = row
@@ -225,8 +225,8 @@ class _Beam:
         self._costs = np.zeros(1)
         self._finished: list[Hypothesis] = []
 
-    def extend(self, finished: _Chosen, live: _Chosen, vocab_size: int) -> None:
-        """One token further: note what finished, and let the live candidates be the beam."""
+    def extend(self, finished: _Candidates, live: _Candidates, vocab_size: int) -> None:
+        """Add the finished candidates to the results, and make the live ones the new beam."""
         for place, cost in zip(finished.places.tolist(), finished.costs.tolist(), strict=True):
             if cost < np.inf:
                 tokens = (*self._prefixes[place // vocab_size].tolist(), place % vocab_size)
@@ -237,7 +237,7 @@ class _Beam:
         self.is_open = bool(np.isfinite(self._costs[0])) and not self._is_decided()
 
     def _is_decided(self) -> bool:
-        # The best that can become of a prefix is to cost nothing more and to be as long as is allowed.
+        # Lower bound: a prefix that costs nothing more and has the maximum length.
         bound = self._costs[0] / length_norm(self.max_tokens, self.length_penalty)
         return len(self._finished) == self.n_best and self._rank(self._finished[-1]) <= bound
 
@@ -245,34 +245,36 @@ class _Beam:
         return float(hypothesis.nats / length_norm(len(hypothesis.tokens), self.length_penalty))
 
     def results(self) -> list[Hypothesis]:
-        """The best finished hypotheses; where there are too few, the best that were cut off fill up."""
-        room = self.n_best - len(self._finished)
-        growing = zip(self._prefixes.tolist(), self._costs.tolist(), strict=True)
-        unfinished = [Hypothesis(tuple(tokens), cost, False) for tokens, cost in growing if np.isfinite(cost)]
-        found = self._finished + unfinished[:room]
-        if not found:
+        """The best finished hypotheses, followed by unfinished ones if there are too few."""
+        num_missing = self.n_best - len(self._finished)
+        live = zip(self._prefixes.tolist(), self._costs.tolist(), strict=True)
+        unfinished = [Hypothesis(tuple(tokens), cost, False) for tokens, cost in live if np.isfinite(cost)]
+        results = self._finished + unfinished[:num_missing]
+        if not results:
             raise UsageError(
-                f"no continuation of row {self.row} is possible: all that the model thinks possible is forbidden",
+                f"no continuation of row {self.row} is possible: all tokens of non-zero probability are forbidden",
                 hint="forbid fewer tokens",
             )
-        return found
+        return results
 
 
 def stop_set(stop: Stop, vocab_size: int) -> frozenset[int]:
-    """The stop tokens as a set, each one checked to be a token."""
+    """The stop tokens as a set, each checked against the vocabulary."""
     stops = frozenset([stop] if isinstance(stop, int | np.integer) else stop)
     foreign = [token for token in stops if not 0 <= token < vocab_size]
     if foreign:
-        raise UsageError(f"there is no token {min(foreign)} to stop at: the vocabulary has {vocab_size}")
+        raise UsageError(f"there is no token {min(foreign)} to stop at: the vocabulary has {vocab_size} tokens")
     return stops
 
 
 def _check_beam(*, width: int, max_tokens: int, length_penalty: float, n_best: int) -> None:
     if width < 1:
-        raise UsageError(f"a beam of width {width} holds nothing", hint="give at least 1")
+        raise UsageError(f"beam width {width} is too small", hint="give at least 1")
     if max_tokens < 1:
-        raise UsageError(f"a beam search for {max_tokens} tokens finds nothing", hint="give at least 1")
+        raise UsageError(f"a maximum of {max_tokens} tokens is too small", hint="give at least 1")
     if not 1 <= n_best <= width:
-        raise UsageError(f"a beam of width {width} cannot give the {n_best} best", hint=f"n-best is 1 to {width}")
+        raise UsageError(
+            f"a beam of width {width} cannot return the {n_best} best", hint=f"n-best must be 1 to {width}"
+        )
     if not (np.isfinite(length_penalty) and length_penalty >= 0):
-        raise UsageError(f"length penalty {length_penalty} is not a number from 0 up", hint="0 for none")
+        raise UsageError(f"length penalty {length_penalty} must be 0 or more", hint="0 for none")

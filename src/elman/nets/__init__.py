@@ -1,1 +1,1 @@
-"""Parts that learn: cells, stacks of them, embeddings, output heads. Whole models are put together in `models`."""
+"""Neural modules: recurrent cells and stacks, attention, embeddings, output heads, and base classes of whole nets."""

@@ -1,4 +1,4 @@
-"""Adaptive softmax (Grave et al. 2017): frequent words at once, rarer ones in two steps, the rarer the narrower.
+"""Adaptive softmax (Grave et al. 2017): frequent words in the head, rarer ones in clusters of narrower vectors.
 
 N rows · P features · V words · K words of a cluster · D width of its vectors
 """
@@ -26,9 +26,9 @@ from elman.nets.ngrams import HeadSymbols
 
 
 class Cluster(Module):
-    """Words that are reached together: p(word | cluster) = softmax(W D h + b), D into a narrower space.
+    """A softmax over the words of a cluster: p(word | cluster) = softmax(W D h + b), D projects to a narrower space.
 
-    Where the words are tied, W is theirs and D is not there.
+    With tied embeddings, W is theirs and there is no D.
     """
 
     def __init__(self, features: int, width: int, words: int, *, is_tied: bool, dtype: torch.dtype) -> None:
@@ -38,7 +38,7 @@ class Cluster(Module):
         self.bias = Parameter(torch.zeros(words, dtype=dtype))
 
     def initialise(self, rng: torch.Generator) -> None:
-        """As the head begins: nearly uniform."""
+        """Nearly uniform, like the head."""
         with torch.no_grad():
             self.bias.zero_()
             if self.down is not None and self.weight is not None:
@@ -50,7 +50,7 @@ class Cluster(Module):
         return features_NP if self.down is None else F.linear(features_NP, self.down)
 
     def multiply_adds(self, features: int) -> float:
-        """Of one row that comes here."""
+        """Multiply-adds for one row whose target is in this cluster."""
         return (
             len(self.bias) * features
             if self.weight is None or self.down is None
@@ -59,7 +59,7 @@ class Cluster(Module):
 
 
 class _Part(NamedTuple):
-    """A softmax, the rows that come to it (None for all), and what they look for there."""
+    """One softmax of the head, the rows that use it (None for all), and their targets in it."""
 
     rows: Tensor | None
     features: Tensor
@@ -72,13 +72,13 @@ class _Part(NamedTuple):
 class AdaptiveHead(Head):
     """p(word) = p(word in the head), or p(its cluster in the head) p(word | cluster).
 
-    counts: (V,), how often each word was seen, to rank them by; without them an id is a rank until `ranks` is loaded.
+    counts: (V,), how often each word was seen, to rank them by; without them ids are ranks until `ranks` is loaded.
     cutoffs: the ranks at which clusters begin; without any this is a full softmax. dropout: inside clusters.
-    tied: the input words' vectors, used for the output as well; clusters are then as wide as the head.
+    tied: the input embeddings, used for the output as well; clusters are then as wide as the head.
     """
 
     ranks: Tensor  # (V,) the rank of each word
-    shares: Tensor  # of the text, in each cluster: what the work is reckoned by
+    shares: Tensor  # share of the training text in each cluster, for cost estimates
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class AdaptiveHead(Head):
         super().__init__()
         if cutoffs and cutoffs[-1] >= vocab_size:
             raise UsageError(
-                f"model.cutoffs: {cutoffs[-1]} is no rank among {vocab_size} words",
-                hint="leave the cut-offs out to have them chosen, or use head=full",
+                f"model.cutoffs: rank {cutoffs[-1]} is outside the vocabulary of {vocab_size} words",
+                hint="leave model.cutoffs out to have them chosen, or use model.head=full",
             )
         self.features = features
         self.dropout = dropout
@@ -117,11 +117,11 @@ class AdaptiveHead(Head):
 
     @property
     def clusters(self) -> list[Cluster]:
-        """From the more to the less frequent."""
+        """The clusters, from more to less frequent words."""
         return cast(list[Cluster], list(self.tails))
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Small weights, so that the first prediction is nearly uniform."""
+        """Small weights, so that the initial prediction is nearly uniform."""
         with torch.no_grad():
             self.weight.uniform_(-0.05, 0.05, generator=rng)
             self.bias.zero_()
@@ -137,7 +137,7 @@ class AdaptiveHead(Head):
         return HeadSymbols(first, np.where(clusters == 0, -1, ranks + num_clusters), edges)
 
     def log_probs(self, features_NP: Tensor, extra: SparseLogits | None = None) -> Tensor:
-        """Of every word. -> (N, V)"""
+        """Log-probability of every word. -> (N, V)"""
         logits = self._logits(features_NP)
         if extra is not None:
             logits = [part + extra.part(index).dense(part.shape[1]) for index, part in enumerate(logits)]
@@ -151,23 +151,23 @@ class AdaptiveHead(Head):
         """Log-probability of each row's target, without gradients. -> (N,)"""
         log_probs_N = features_NP.new_zeros(len(targets_N))
         for part in self._parts(features_NP, targets_N, extra, is_noisy=False):
-            found = target_log_probs(
+            part_log_probs = target_log_probs(
                 part.features, part.weight, part.bias, part.targets, scale=self.scale, extra=part.extra
             )
             if part.rows is None:
-                log_probs_N += found
+                log_probs_N += part_log_probs
             else:
-                log_probs_N.index_add_(0, part.rows, found)
+                log_probs_N.index_add_(0, part.rows, part_log_probs)
         return log_probs_N
 
     def loss(
         self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool, extra: SparseLogits | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The mean of -log p(target), to descend on, and the plain sum in float64."""
+        """The mean of -log p(target), with a gradient, and the sum in float64."""
         mean = features_NP.new_zeros(())
         nats = torch.zeros((), dtype=torch.float64, device=features_NP.device)
         for part in self._parts(features_NP, targets_N, extra, is_noisy=is_noisy):
-            share, nats_N = cross_entropy(
+            part_loss, nats_N = cross_entropy(
                 part.features,
                 part.weight,
                 part.bias,
@@ -176,12 +176,12 @@ class AdaptiveHead(Head):
                 divisor=len(targets_N),
                 extra=part.extra,
             )
-            mean = mean + share
+            mean = mean + part_loss
             nats += nats_N.sum(dtype=torch.float64)
         return mean, nats
 
     def multiply_adds(self) -> float:
-        """Of one row on average, forward."""
+        """Mean multiply-adds for one row, forward."""
         head = float(len(self.bias) * self.features)
         shares = [float(share) for share in self.shares]
         return head + sum(
@@ -191,7 +191,7 @@ class AdaptiveHead(Head):
     def _parts(
         self, features_NP: Tensor, targets_N: Tensor, extra: SparseLogits | None, *, is_noisy: bool
     ) -> Iterator[_Part]:
-        """The softmaxes that the rows' targets take part in."""
+        """The softmaxes that the targets of the rows need."""
         head_weight, *weights = self._weights()
         ranks_N = self.ranks[targets_N]
         starts = torch.tensor(self.edges[:-1], dtype=torch.int64, device=ranks_N.device)
@@ -202,22 +202,23 @@ class AdaptiveHead(Head):
             rows = (clusters_N == index + 1).nonzero()[:, 0]
             if len(rows):
                 narrow_ND = F.dropout(cluster.narrow(features_NP.index_select(0, rows)), self.dropout, is_noisy)
-                own = None if extra is None else extra.part(index + 1).select(rows)
-                yield _Part(rows, narrow_ND, weight, cluster.bias, ranks_N[rows] - self.edges[index], own)
+                part_extra = None if extra is None else extra.part(index + 1).select(rows)
+                yield _Part(rows, narrow_ND, weight, cluster.bias, ranks_N[rows] - self.edges[index], part_extra)
 
     def _logits(self, features_NP: Tensor) -> list[Tensor]:
-        """Of the head, clusters at its end, and of each cluster."""
+        """Logits of the head (frequent words, then clusters), and of each cluster."""
         biases = [cluster.bias for cluster in self.clusters]
         if self.tied is None:
             narrow = [features_NP, *(cluster.narrow(features_NP) for cluster in self.clusters)]
             return [F.linear(*part) for part in zip(narrow, self._weights(), [self.bias, *biases], strict=True)]
-        logits_NV = F.linear(features_NP, self.tied).index_select(1, self._words())  # no copy of all the words' vectors
+        # the columns are permuted, not the embedding matrix: no copy of it
+        logits_NV = F.linear(features_NP, self.tied).index_select(1, self._words())
         head_NK, *inside = torch.split(logits_NV, self._sizes(), dim=1)
         head_NK = torch.cat([head_NK, F.linear(features_NP, self.weight)], dim=1) + self.bias
         return [head_NK, *(logits_NK + bias_K for logits_NK, bias_K in zip(inside, biases, strict=True))]
 
     def _sizes(self) -> list[int]:
-        """How many words are in the head and in each cluster."""
+        """The number of words in the head and in each cluster."""
         return [last - first for first, last in pairwise([0, *self.edges])]
 
     def _words(self) -> Tensor:
@@ -227,7 +228,7 @@ class AdaptiveHead(Head):
         )
 
     def _weights(self) -> list[Tensor]:
-        """The word vectors of the head, clusters at its end, and of each cluster."""
+        """Output weights of the head (frequent words, then clusters), and of each cluster."""
         if self.tied is None:
             return [self.weight, *(cast(Tensor, cluster.weight) for cluster in self.clusters)]
         words = torch.split(F.embedding(self._words(), self.tied), self._sizes())

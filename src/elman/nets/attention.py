@@ -1,4 +1,4 @@
-"""Which part of a source to look at: scores of a query against keys, as weights that sum to one.
+"""Attention of a decoder to a source: scores of a query against keys, normalised by a softmax.
 
 B rows · T target steps · S source positions · H hidden of the query · M width of the memory · A inner width
 """
@@ -18,7 +18,7 @@ from elman.nets.layer import draw_weights
 
 
 class Attention(Module):
-    """Weights by content (Bahdanau et al. 2015, Luong et al. 2015).
+    """Content-based attention (Bahdanau et al. 2015, Luong et al. 2015).
 
     dot: s·h · scaled: s·h / sqrt(H) · bilinear: s·W h · additive: v·tanh(W s + U h)
     """
@@ -29,8 +29,8 @@ class Attention(Module):
         self._memory = memory
         if score in ("dot", "scaled") and query != memory:
             raise UsageError(
-                f"model.score={score} compares vectors of one width, and decoder and encoder have {query} and {memory}",
-                hint="model.score=bilinear compares any",
+                f"model.score={score} needs decoder and encoder states of one width; these have {query} and {memory}",
+                hint="model.score=bilinear takes any widths",
             )
         if score == "bilinear":
             self.weight = Parameter(torch.zeros(query, memory, dtype=dtype))
@@ -40,12 +40,12 @@ class Attention(Module):
             self.vector = Parameter(torch.zeros(inner, dtype=dtype))
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Uniform weights, the additive vector's too: from zero, all positions alike, it would start slowly."""
+        """Uniform weights, also of the additive vector: from zero, with uniform attention, it would start slowly."""
         for weight in self.parameters():
             draw_weights(rng, weight, inputs=weight.shape[-1])
 
     def keys(self, memory_BSM: Tensor) -> tuple[Tensor, ...]:
-        """What can be worked out once for a source: of additive scores U h, (B, S, A)."""
+        """What is computed once per source: U h of additive scores, (B, S, A)."""
         return (F.linear(memory_BSM, self.weight_memory),) if self.score == "additive" else ()
 
     def forward(
@@ -58,7 +58,7 @@ class Attention(Module):
         return torch.bmm(weights_BTS, memory_BSM), weights_BTS
 
     def _energies(self, queries_BTH: Tensor, memory_BSM: Tensor, keys: tuple[Tensor, ...]) -> Tensor:
-        """How well each query fits each position. -> (B, T, S)"""
+        """The unnormalised score of each query at each position. -> (B, T, S)"""
         match self.score:
             case "dot":
                 return torch.bmm(queries_BTH, memory_BSM.transpose(1, 2))
@@ -71,7 +71,9 @@ class Attention(Module):
                 return torch.tanh(inner_BTA[:, :, None] + keys[0][:, None]) @ self.vector
 
     def multiply_adds(self, source_length: int) -> float:
-        """Of one target step that looks at so many positions."""
-        own = sum(weight.numel() for name, weight in self.named_parameters() if name in ("weight", "weight_query"))
+        """Multiply-adds for one target step that attends to `source_length` positions."""
+        num_weights = sum(
+            weight.numel() for name, weight in self.named_parameters() if name in ("weight", "weight_query")
+        )
         compared = len(self.vector) if self.score == "additive" else self._memory
-        return float(own + source_length * (compared + self._memory))
+        return float(num_weights + source_length * (compared + self._memory))

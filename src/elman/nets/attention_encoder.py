@@ -1,4 +1,4 @@
-"""Self-attention over a whole text, both ways. Knows neither words nor tasks.
+"""A Transformer encoder: bidirectional self-attention over whole texts. Knows neither words nor tasks.
 
 T steps · B rows · H hidden · A attention heads · D width of a head · W window
 """
@@ -14,17 +14,17 @@ from elman.nets.transformer import Block, BlockShape, BlockStack
 
 
 class EncoderBlock(Block):
-    """A block in which every token sees every other one of its row; beyond the window all distances are alike."""
+    """A block in which every token attends to every token of its row; distances beyond the window are treated alike."""
 
     def __init__(self, shape: BlockShape, *, dtype: torch.dtype) -> None:
         super().__init__(shape, num_distances=2 * shape.window + 1, dtype=dtype)
 
-    def how_far(self) -> Tensor:
+    def row_distances(self) -> Tensor:
         """From window tokens after to window tokens before. -> (2 W + 1,)"""
         return torch.arange(-self.window, self.window + 1).abs()
 
     def forward(self, values_TBH: Tensor, is_padding_TB: Tensor | None, *, dropout: float = 0.0) -> Tensor:
-        """-> (T, B, H); what it gives at padding means nothing."""
+        """-> (T, B, H); values at padding are meaningless."""
         queries, keys, values = self._project(values_TBH)
         energies_BATT = queries @ keys.transpose(2, 3)
         energies_BATT += self._distance_bias(len(values_TBH))
@@ -33,14 +33,14 @@ class EncoderBlock(Block):
         return self._add(values_TBH, energies_BATT.softmax(-1) @ values, dropout)
 
     def _distance_bias(self, num_steps: int) -> Tensor:
-        """What the distance from each token to each other one adds to each head. -> (A, T, T)"""
+        """The relative-position bias of each head for each pair of tokens. -> (A, T, T)"""
         places_T = torch.arange(num_steps, device=self.distances.device)
         distance_TT = (places_T[:, None] - places_T).clamp(-self.window, self.window) + self.window
-        return self._weigh(distance_TT)
+        return self._position_bias(distance_TT)
 
 
 class AttentionEncoder(BlockStack[EncoderBlock]):
-    """Blocks of attention over whole rows, and a norm at the end. Padding never changes anything."""
+    """A stack of encoder blocks and a final layer norm. Padding never changes anything."""
 
     def __init__(self, inputs: int, shape: BlockShape, *, num_layers: int, dtype: torch.dtype) -> None:
         blocks = [EncoderBlock(shape, dtype=dtype) for _ in range(num_layers)]
@@ -49,9 +49,9 @@ class AttentionEncoder(BlockStack[EncoderBlock]):
     def forward(
         self, words_TBE: Tensor, lengths_B: Tensor, *, dropout_input: float = 0.0, dropout: float = 0.0
     ) -> Tensor:
-        """-> (T, B, H), zeros at padding. `dropout` is of what attention and feed-forward nets add.
+        """-> (T, B, H), zeros at padding. `dropout` applies to the output of attention and feed-forward nets.
 
-        A row of length 0 attends to its padding, and gives zeros like any padding.
+        A row of length 0 attends to its padding, and is zeros like any padding.
         """
         is_padding_TB, unseen_TB = _padding(len(words_TBE), lengths_B)
         values_TBH = locked_dropout(self.reader(words_TBE), dropout_input)
@@ -69,7 +69,7 @@ class AttentionEncoder(BlockStack[EncoderBlock]):
         return [LayerVectors(values) for values in (*found[1:-1], self.norm(found[-1]))]
 
     def multiply_adds(self, num_attended: int = 64) -> float:
-        """Of one token of a text of so many."""
+        """Multiply-adds for one token of a text of `num_attended` tokens."""
         return self.reader.multiply_adds() + sum(block.multiply_adds(num_attended) for block in self.parts)
 
 

@@ -1,4 +1,4 @@
-"""The recurrent layers that are scans, and the feed-forward layer."""
+"""Elman and GRU layers, and the feed-forward layer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from elman.nets.scan import Activation, ElmanScan, GruScan, Recurrence, ResetFir
 
 
 class ElmanLayer(Layer):
-    """Elman's simple recurrent layer, plain, additive or with a single gate: see `ElmanScan`."""
+    """The simple recurrent layer of Elman (1990), plain, additive or with a single gate: see `ElmanScan`."""
 
     num_states = 1
 
@@ -30,9 +30,9 @@ class ElmanLayer(Layer):
         self.bias = Parameter(torch.zeros(gates, dtype=dtype))
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Uniform weights; a rectified plain layer begins by remembering (Le, Jaitly & Hinton 2015).
+        """Uniform weights; a plain layer with ReLU starts from the identity (Le, Jaitly & Hinton 2015).
 
-        An additive layer begins by forgetting a quarter a step: otherwise its state grows with every token.
+        An additive layer starts by forgetting a quarter of its state per step: otherwise it grows with every token.
         """
         draw_weights(rng, self.weight_in, self.weight_back, inputs=self.hidden)
         with torch.no_grad():
@@ -52,7 +52,7 @@ class ElmanLayer(Layer):
         return outputs_TBH, (outputs_TBH[-1],)
 
     def multiply_adds(self) -> float:
-        """Of one step of one row."""
+        """Multiply-adds for one step of one row."""
         return float(self.weight_in.numel() + self.weight_back.numel())
 
 
@@ -92,12 +92,12 @@ class GruLayer(Layer):
         return outputs_TBH, (outputs_TBH[-1],)
 
     def multiply_adds(self) -> float:
-        """Of one step of one row."""
+        """Multiply-adds for one step of one row."""
         return float(self.weight_in.numel() + self.weight_back.numel())
 
 
 class DenseLayer(Layer):
-    """act(W x + b), each step for itself."""
+    """act(W x + b) at each step, without a state."""
 
     num_states = 0
 
@@ -125,5 +125,5 @@ class DenseLayer(Layer):
                 return values.relu(), state
 
     def multiply_adds(self) -> float:
-        """Of one row."""
+        """Multiply-adds for one step of one row."""
         return float(self.weight.numel())

@@ -1,4 +1,4 @@
-"""Settings that several nets share: words, output heads, dropout; what layers cost and the rates they stand."""
+"""Settings shared by several nets: embeddings, output heads, dropout; the cost of layers and their learning rates."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pydantic import Field, model_validator
 
 from elman.core.settings import Config, Integers
 
-Skip = Literal["none", "residual", "highway", "dense"]  # between layers
-# The output: one softmax; frequent words first and rare ones in clusters; or one softmax trained on a few words at a time
+Skip = Literal["none", "residual", "highway", "dense"]  # connections between layers
+# The output: a full softmax; an adaptive one, with rare words in clusters; or a full softmax trained on sampled words
 Head = Literal["full", "adaptive", "sampled", "nce", "blackout"]
 
-# How attention compares a query with what it looks at
+# How attention scores a query against a key
 Score = Literal["dot", "scaled", "bilinear", "additive"]
 
 # Where a GRU's reset gate acts: on the state, before it is multiplied (Cho et al. 2014), or after. Not written where it
@@ -21,12 +21,12 @@ Reset = Annotated[Literal["before", "after"] | None, Field(exclude_if=lambda val
 
 # Matrices of hidden x hidden, for inputs and state each, that a layer of this kind has
 GATES = {"rnn": 1, "gru": 3, "lstm": 4, "transformer": 6}
-RATES = {"rnn": 0.0015, "gru": 0.0025, "transformer": 0.0015}  # of Adam, for wide nets; the LSTM stands the highest
-HEAD_WIDTH = 48  # of attention, at least, where the number of heads is not given
+RATES = {"rnn": 0.0015, "gru": 0.0025, "transformer": 0.0015}  # Adam's peak rate for wide nets; the LSTM takes more
+HEAD_WIDTH = 48  # smallest width of an attention head, where the number of heads is not given
 
 
 class NetConfig(Config):
-    """What every net has: words as vectors, layers, an output head, and noise while it learns."""
+    """What every net has: word embeddings, layers, an output head, and dropout."""
 
     family: str
     hidden: int
@@ -82,23 +82,23 @@ class NetConfig(Config):
     )
 
     def rate(self, place: Literal["input", "layers", "output"]) -> float:
-        """How much is dropped there."""
-        own: float | None = getattr(self, f"dropout_{place}")
-        return self.dropout if own is None else own
+        """The dropout rate at this place."""
+        rate: float | None = getattr(self, f"dropout_{place}")
+        return self.dropout if rate is None else rate
 
     @property
     def usual_embedding(self) -> int:
-        """The width of a word's vector where neither the settings nor a file of vectors say it."""
+        """The default width of a word vector, without a setting or a file of vectors."""
         return self.hidden
 
     @classmethod
     def layer_weights(cls, family: str, *, hidden: int, layers: int) -> float:
-        """Weights that a token is multiplied with in the layers of a net of this size."""
+        """Multiply-adds per token in the layers of a net of this size."""
         return layers * GATES[family] * 2 * hidden**2
 
     @classmethod
     def usual_rate(cls, family: str) -> float | None:
-        """The peak learning rate of Adam for a wide net; None for the highest there is."""
+        """Adam's peak learning rate for a wide net; None for the highest."""
         return RATES.get(family)
 
     @model_validator(mode="after")
@@ -110,20 +110,20 @@ class NetConfig(Config):
         if self.head in ("full", "adaptive") and (self.samples is not None or self.alpha is not None):
             raise ValueError("samples and alpha are for head=sampled, nce or blackout")
         if any(low >= high for low, high in zip((0, *self.cutoffs), self.cutoffs, strict=False)):
-            raise ValueError("cutoffs are ranks that rise, like 1000,4000")
+            raise ValueError("cutoffs must be increasing ranks, like 1000,4000")
         if self.tied and self.tail_shrink not in (None, 1):
-            raise ValueError("tied words are as wide at the output as at the input: tail_shrink must be 1")
+            raise ValueError("tied embeddings have one width at input and output: tail_shrink must be 1")
         if self.tied and not self.tune_vectors:
-            raise ValueError("tied words would be frozen at the output too; leave out tied or tune_vectors=false")
+            raise ValueError("tied embeddings would be frozen at the output too; leave out tied or tune_vectors=false")
         if self.tied and self.projection is not None and self.embedding not in (None, self.projection):
             raise ValueError(
-                f"tied: the projection ({self.projection}) must be as wide as the words ({self.embedding})"
+                f"tied: the projection ({self.projection}) must be as wide as the embedding ({self.embedding})"
             )
         return self
 
 
 class TextEncoderConfig(Config):
-    """What every net has that reads a text and answers with a few labels: words as vectors, recurrent layers, noise."""
+    """What every net has that maps a text to labels: word embeddings, recurrent layers, dropout."""
 
     family: Literal["rnn", "gru", "lstm"] = "lstm"
     hidden: int = Field(200, ge=1, description="width of the hidden layers, of each direction")
@@ -158,9 +158,9 @@ class TextEncoderConfig(Config):
     )
 
     def rate(self, place: Literal["input", "layers", "output"]) -> float:
-        """How much is dropped there."""
-        own: float | None = getattr(self, f"dropout_{place}")
-        return self.dropout if own is None else own
+        """The dropout rate at this place."""
+        rate: float | None = getattr(self, f"dropout_{place}")
+        return self.dropout if rate is None else rate
 
     @model_validator(mode="after")
     def _vectors_and_layers_apply(self) -> Self:
@@ -168,12 +168,12 @@ class TextEncoderConfig(Config):
         if self.vectors is None and not self.tune_vectors:
             raise ValueError("tune_vectors=false needs vectors=FILE")
         if self.dropout_layers and self.layers < 2:
-            raise ValueError("dropout_layers is between layers, and there are not two")
+            raise ValueError("dropout_layers needs at least 2 layers")
         return self
 
 
 class LanguageNetConfig(NetConfig):
-    """A net that is a language model; n-grams of what it has read may add to its output (Mikolov et al. 2011)."""
+    """A language model that is a net; weights of n-grams may be added to its logits (Mikolov et al. 2011)."""
 
     maxent: int | None = Field(
         None,
@@ -201,13 +201,13 @@ def check_reset(family: str, reset: Reset) -> None:
 
 
 def check_stack(*, layers: int, skip: Skip, dropout_layers: float | None) -> None:
-    """Refuse what needs two layers where there are not two."""
+    """Refuse settings that need two layers where there is one."""
     if skip != "none" and layers < 2:
-        raise ValueError(f"skip={skip} joins layers, and there are not two")
+        raise ValueError(f"skip={skip} needs at least 2 layers")
     if dropout_layers and layers < 2:
-        raise ValueError("dropout_layers is between layers, and there are not two")
+        raise ValueError("dropout_layers needs at least 2 layers")
 
 
 def fitting_heads(hidden: int) -> int:
-    """As many heads of attention as divide `hidden` and are not too narrow."""
+    """The largest number of attention heads that divides `hidden` and keeps each at least HEAD_WIDTH wide."""
     return max(n for n in range(1, max(1, hidden // HEAD_WIDTH) + 1) if hidden % n == 0)

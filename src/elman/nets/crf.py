@@ -1,7 +1,7 @@
-"""A chain of labels as one choice (Lafferty et al. 2001): every sequence has a score, all of them sum to one.
+"""A linear-chain CRF (Lafferty et al. 2001): a distribution over whole label sequences.
 
-The score of a sequence is the sum of what each step says of its label, and of how well labels follow one another. A
-sequence that is forbidden has probability zero. T steps · B rows · L labels
+The score of a sequence is the sum of the emission score of each label and the transition scores between labels. A
+forbidden sequence has probability zero. T steps · B rows · L labels
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from torch.nn import Module, Parameter
 
 from elman.core.arrays import Array
 
-FORBIDDEN = -1e4  # a score as good as minus infinity, of which differences still are numbers
+FORBIDDEN = -1e4  # transition score that acts as minus infinity, but whose differences are not NaN
 
 
 class Crf(Module):
-    """How well labels follow one another, and begin and end a row.
+    """Transition scores between labels, and of labels that begin or end a row.
 
-    may_follow (L + 1, L + 1) says what may come after what, the last row and column being the edge of a row; without it
-    everything may. Rows have at least one step.
+    may_follow (L + 1, L + 1): which label (column) may follow which (row), the last row and column being the edges of a
+    sequence; without it, any. Rows have at least one step.
     """
 
     may_follow: Tensor
@@ -34,7 +34,7 @@ class Crf(Module):
         self.register_buffer("may_follow", allowed, persistent=False)
 
     def initialise(self, rng: torch.Generator) -> None:
-        """All labels follow one another equally well, nearly."""
+        """Nearly equal scores for all transitions."""
         with torch.no_grad():
             self.transitions.uniform_(-0.1, 0.1, generator=rng)
 
@@ -46,14 +46,14 @@ class Crf(Module):
         table = self._table()
         edge = self.num_labels
         is_step_TB = self._is_step(scores_TBL, lengths_B)
-        said_TB = scores_TBL.gather(2, labels_TB[:, :, None]).squeeze(2)
+        emissions_TB = scores_TBL.gather(2, labels_TB[:, :, None]).squeeze(2)
         before_TB = torch.cat([torch.full_like(labels_TB[:1], edge), labels_TB[:-1]])
-        said_TB = torch.where(is_step_TB, said_TB + table[before_TB, labels_TB], 0.0)
+        sums_TB = torch.where(is_step_TB, emissions_TB + table[before_TB, labels_TB], 0.0)
         last_B = labels_TB.gather(0, (lengths_B - 1)[None]).squeeze(0)
-        return said_TB.sum(0) + table[last_B, edge]
+        return sums_TB.sum(0) + table[last_B, edge]
 
     def log_partition(self, scores_TBL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Log of the sum over all sequences of labels: the forward algorithm. -> (B,)"""
+        """Log partition function, by the forward algorithm. -> (B,)"""
         table = self._table()
         between_LL, last_L = table[:-1, :-1], table[:-1, -1]
         is_step_TB = self._is_step(scores_TBL, lengths_B)
@@ -64,28 +64,28 @@ class Crf(Module):
         return torch.logsumexp(sums_BL + last_L, dim=1)
 
     def best(self, scores_TBL: Tensor, lengths_B: Tensor) -> Tensor:
-        """The likeliest labels of each row: Viterbi. -> (T, B), 0 at padding"""
+        """The most likely labels of each row, by Viterbi. -> (T, B), 0 at padding"""
         table = self._table()
         between_LL, last_L = table[:-1, :-1], table[:-1, -1]
         is_step_TB = self._is_step(scores_TBL, lengths_B)
         best_BL = table[-1, :-1] + scores_TBL[0]
-        came_from = []
+        backpointers = []
         for step in range(1, len(scores_TBL)):
             more_BL, from_BL = (best_BL[:, :, None] + between_LL).max(dim=1)
             best_BL = torch.where(is_step_TB[step][:, None], more_BL + scores_TBL[step], best_BL)
-            came_from.append(from_BL)
+            backpointers.append(from_BL)
         label_B = (best_BL + last_L).argmax(dim=1)
-        found = [label_B]
+        path = [label_B]
         for step in range(len(scores_TBL) - 1, 0, -1):
-            earlier_B = came_from[step - 1].gather(1, label_B[:, None]).squeeze(1)
+            earlier_B = backpointers[step - 1].gather(1, label_B[:, None]).squeeze(1)
             label_B = torch.where(is_step_TB[step], earlier_B, label_B)
-            found.append(label_B)
-        return torch.stack(found[::-1]) * is_step_TB
+            path.append(label_B)
+        return torch.stack(path[::-1]) * is_step_TB
 
     def marginals(self, scores_TBL: Tensor, lengths_B: Tensor) -> Tensor:
-        """The probability of each label at each step, all sequences counted. -> (T, B, L), 0 at padding
+        """The marginal probability of each label at each step. -> (T, B, L), 0 at padding
 
-        They are the gradient of the log of the sum, which is what the backward algorithm computes.
+        They are the gradient of the log partition function, which equals forward-backward.
         """
         with torch.inference_mode(False), torch.enable_grad():
             scores_TBL = scores_TBL.detach().clone().requires_grad_()
@@ -93,7 +93,7 @@ class Crf(Module):
             return torch.autograd.grad(total, scores_TBL)[0]
 
     def multiply_adds(self) -> float:
-        """Of one step of one row."""
+        """Multiply-adds for one step of one row."""
         return float(self.num_labels**2)
 
     def _table(self) -> Tensor:

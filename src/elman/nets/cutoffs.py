@@ -1,4 +1,4 @@
-"""Where an adaptive softmax should cut the vocabulary, by the work it would take. Numpy only."""
+"""Cutoffs of an adaptive softmax, chosen by its cost in multiply-adds. Numpy only."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from elman.core.arrays import Array
 
 # Frequent words are predicted better in the head than through a cluster, so the head is made larger than the cheapest
-# one, until the work is this many times the least or this part of a full softmax (Grave et al. 2017 say to do so, not
-# how far; this comes near the cut-offs that are in use, 1000 or 2000 words in the head for the Penn Treebank and 2000
-# to 4000 for WikiText-2).
-GENEROSITY, MOST = 4.0, 0.25
+# one, up to a cost of MAX_COST_RATIO times the minimum or MAX_COST_SHARE of a full softmax. (Grave et al. 2017 say to do
+# so, not how far; this comes near the usual cutoffs, 1000 or 2000 words in the head for the Penn Treebank and 2000 to
+# 4000 for WikiText-2.)
+MAX_COST_RATIO, MAX_COST_SHARE = 4.0, 0.25
 
 
 def choose_cutoffs(counts: Array, features: int, *, shrink: float) -> tuple[int, ...]:
-    """The ranks at which the two clusters of rarer words begin; none where the vocabulary is too small to cut."""
+    """The ranks at which the two clusters of rarer words begin; none for a very small vocabulary."""
     counts = -np.sort(-np.asarray(counts, dtype=np.float64))
     vocab_size = len(counts)
     if vocab_size < 16:
@@ -23,26 +23,26 @@ def choose_cutoffs(counts: Array, features: int, *, shrink: float) -> tuple[int,
     covered /= covered[-1]
     ranks = np.unique(np.geomspace(4, vocab_size - 1, 200).astype(np.int64))
     firsts, seconds = ranks[:, None], ranks[None, :]
-    work = multiply_adds(firsts, seconds, vocab_size, covered, features, shrink)
-    work = np.where(firsts < seconds, work, np.inf)
-    least = work.min()
-    allowed = work <= max(least, min(GENEROSITY * least, MOST * features * vocab_size))
+    cost = multiply_adds(firsts, seconds, vocab_size, covered, features, shrink)
+    cost = np.where(firsts < seconds, cost, np.inf)
+    lowest = cost.min()
+    allowed = cost <= max(lowest, min(MAX_COST_RATIO * lowest, MAX_COST_SHARE * features * vocab_size))
     first = int(np.flatnonzero(allowed.any(axis=1))[-1])
-    return int(ranks[first]), int(ranks[np.argmin(work[first])])
+    return int(ranks[first]), int(ranks[np.argmin(cost[first])])
 
 
 def multiply_adds(
     firsts: Array, seconds: Array, vocab_size: int, covered: Array, features: int, shrink: float
 ) -> Array:
-    """Of one row on average: the head always, a cluster as often as the text has one of its words."""
-    work = features * (firsts + 2.0)
+    """Mean multiply-adds per row: the head always, a cluster for the share of tokens that are in it."""
+    cost = features * (firsts + 2.0)
     for index, (low, high) in enumerate(((firsts, seconds), (seconds, np.array(vocab_size)))):
         width = cluster_width(features, index, shrink)
         share = covered[high] - covered[low]
-        work = work + share * (width * (high - low) + (features * width if shrink != 1 else 0))
-    return np.asarray(work)
+        cost = cost + share * (width * (high - low) + (features * width if shrink != 1 else 0))
+    return np.asarray(cost)
 
 
 def cluster_width(features: int, index: int, shrink: float) -> int:
-    """How wide the vectors of a cluster's words are."""
+    """The width of the word vectors in a cluster."""
     return max(1, int(features / shrink ** (index + 1))) if features else 0

@@ -1,4 +1,4 @@
-"""Noise that keeps a net from learning by heart. Masks come from torch's own generator, which training saves."""
+"""Dropout of features, words and recurrent weights. Masks come from torch's global generator, which checkpoints save."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def locked_dropout(values_TBH: Tensor, rate: float) -> Tensor:
-    """Each row loses the same features at every step (Gal & Ghahramani 2016); the rest is scaled up. -> (T, B, H)"""
+    """Dropout with one mask per row for all steps (Gal & Ghahramani 2016). -> (T, B, H)"""
     if rate == 0:
         return values_TBH
     return values_TBH * draw_mask(values_TBH[:1], rate)
@@ -20,7 +20,7 @@ def draw_mask(like: Tensor, rate: float) -> Tensor:
 
 
 def drop_words(weight_VE: Tensor, tokens: Tensor, rate: float) -> Tensor:
-    """The tokens' embeddings, some words zero wherever they occur in the batch (Merity et al. 2018). -> (..., E)"""
+    """The tokens' embeddings, with some words zeroed wherever they occur in the batch (Merity et al. 2018). -> (..., E)"""
     embedded = F.embedding(tokens, weight_VE)
     if rate == 0:
         return embedded
@@ -30,5 +30,5 @@ def drop_words(weight_VE: Tensor, tokens: Tensor, rate: float) -> Tensor:
 
 
 def drop_weights(weight: Tensor, rate: float) -> Tensor:
-    """Recurrent weights with some of them zero for a whole step: a plain tensor, so fused kernels still take it."""
+    """Recurrent weights with some of them zero for the whole batch: a plain tensor, so fused kernels still accept it."""
     return F.dropout(weight, rate) if rate else weight

@@ -1,4 +1,4 @@
-"""Words as vectors."""
+"""Word embeddings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elman.nets.dropout import drop_words
 
 
 class Embedding(Module):
-    """A vector for each word of the vocabulary: learned, or read from a file and tuned or left alone."""
+    """A vector for each word of the vocabulary: learned, or read from a file and fine-tuned or frozen."""
 
     weight: Tensor
 
@@ -25,7 +25,7 @@ class Embedding(Module):
             self.weight = Parameter(weight)
 
     def initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
-        """Small random vectors, or the given ones; NaN rows of those are words the file did not have."""
+        """Small random vectors, or the given ones; a NaN row is a word missing from the file."""
         with torch.no_grad():
             self.weight.uniform_(-0.05, 0.05, generator=rng)
             if vectors is not None:

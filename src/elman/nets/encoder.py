@@ -1,6 +1,6 @@
-"""Recurrent layers that read a whole text in both directions. Knows neither words nor tasks.
+"""Bidirectional recurrent layers over whole texts. Knows neither words nor tasks.
 
-T steps · B rows · I inputs · H hidden, of one direction
+T steps · B rows · I inputs · H hidden size of one direction
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ Cell = Literal["rnn", "gru", "lstm"]
 
 @dataclass(frozen=True)
 class Encoding:
-    """What reading a batch of texts from both ends came to."""
+    """A batch of texts read in both directions."""
 
     outputs: Tensor  # (T, B, 2 H), forward then backward; zeros at padding
     forward: tuple[LayerState, ...]  # each layer's state after its last token, (B, H) each; zeros for an empty row
     backward: tuple[LayerState, ...]  # each layer's state after the first token, read last
 
     def last(self) -> Tensor:
-        """What the top layer knew at the end of each direction. -> (B, 2 H)"""
+        """The top layer's final state of both directions. -> (B, 2 H)"""
         return torch.cat([self.forward[-1][0], self.backward[-1][0]], dim=-1)
 
 
 class BidirectionalStack(Module):
-    """Layers of which each reads all that the one below gives, from both ends (Schuster & Paliwal 1997).
+    """Bidirectional layers, each reading the concatenated outputs of the one below (Schuster & Paliwal 1997).
 
-    `make_layer` builds a layer of one direction for a number of inputs. Skips and norms are those of `Stack`, for layers
-    of twice the width. Padding never changes anything: not an output, not a state, not a gradient.
+    `make_layer` builds a layer of one direction for an input width. Skip connections and norms are those of `Stack`, for
+    layers of twice the width. Padding never changes anything: not an output, not a state, not a gradient.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class BidirectionalStack(Module):
         widths = layer_inputs(skip, inputs, [2 * hidden] * num_layers)
         layers = [BidirectionalLayer(make_layer(width), make_layer(width)) for width in widths[:-1]]
         self.stack = Stack(layers, inputs=inputs, skip=skip, layer_norm=layer_norm, dtype=dtype)
-        self.output_width = self.stack.output_width  # how wide the outputs are
+        self.output_width = self.stack.output_width
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Draw all weights."""
+        """Draw the initial weights."""
         self.stack.initialise(rng)
 
     def forward(
@@ -96,12 +96,12 @@ class BidirectionalStack(Module):
         return carried
 
     def multiply_adds(self) -> float:
-        """Of one step of one row."""
+        """Multiply-adds for one step of one row."""
         return self.stack.multiply_adds()
 
 
 class BidirectionalLayer(Layer):
-    """Two layers side by side, of which the second reads each row from its last token to its first.
+    """Two layers side by side; the second reads each row from its last token to its first.
 
     The state is the rows' lengths, then both layers' own.
     """
@@ -113,21 +113,21 @@ class BidirectionalLayer(Layer):
         self.num_states = 1 + onward.num_states + backward.num_states
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Draw the weights of both."""
+        """Draw the initial weights of both."""
         self.onward.initialise(rng)
         self.backward.initialise(rng)
 
     def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
-        """-> (T, B, 2 H), the lengths and both states, each as it was after the row's own last step"""
+        """-> (T, B, 2 H), the lengths and both states, each after the row's own last step"""
         lengths_B, *both = state
         middle = self.onward.num_states
         onward_TBH, onward = read_padded(self.onward, inputs_TBI, tuple(both[:middle]), lengths_B, weight_drop)
         reversed_TBI = reverse(inputs_TBI, lengths_B)
-        turned_TBH, turned = read_padded(self.backward, reversed_TBI, tuple(both[middle:]), lengths_B, weight_drop)
-        return torch.cat([onward_TBH, reverse(turned_TBH, lengths_B)], dim=-1), (lengths_B, *onward, *turned)
+        backward_TBH, backward = read_padded(self.backward, reversed_TBI, tuple(both[middle:]), lengths_B, weight_drop)
+        return torch.cat([onward_TBH, reverse(backward_TBH, lengths_B)], dim=-1), (lengths_B, *onward, *backward)
 
     def multiply_adds(self) -> float:
-        """Of one step of one row."""
+        """Multiply-adds for one step of one row."""
         return self.onward.multiply_adds() + self.backward.multiply_adds()
 
 
@@ -145,7 +145,7 @@ def make_cell(
 
 
 def reverse(values_TBX: Tensor, lengths_B: Tensor) -> Tensor:
-    """Each row's tokens from last to first; its padding stays behind them. -> (T, B, X)"""
+    """Each row's tokens in reverse order; its padding stays at the end. -> (T, B, X)"""
     num_steps, num_rows = values_TBX.shape[:2]
     if _is_full(num_steps, lengths_B):
         return values_TBX.flip(0)
@@ -171,7 +171,7 @@ def read_padded(
     rows_B = torch.arange(len(lengths_B), device=lengths_B.device)
     last_BH = outputs_TBH[(lengths_B - 1).clamp(min=0), rows_B]
     h_BH = torch.where((lengths_B > 0)[:, None], last_BH, state[0])
-    return outputs_TBH, (h_BH, *after[1:])  # of an LSTM, whose cells hold still at padding
+    return outputs_TBH, (h_BH, *after[1:])  # after[1:] is the cell state of an LSTM, which is kept at padding
 
 
 def _is_token(num_steps: int, lengths_B: Tensor) -> Tensor:

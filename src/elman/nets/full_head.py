@@ -15,7 +15,7 @@ from elman.nets.ngrams import HeadSymbols
 
 
 class FullHead(Head):
-    """p = softmax(W h + b). W is its own, or the input words' vectors where they are handed in as `tied`."""
+    """p = softmax(W h + b). W is its own, or the input embeddings if given as `tied`."""
 
     def __init__(self, features: int, vocab_size: int, *, tied: Parameter | None, dtype: torch.dtype) -> None:
         super().__init__()
@@ -24,19 +24,19 @@ class FullHead(Head):
         self.bias = Parameter(torch.zeros(vocab_size, dtype=dtype))
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Small weights, so that the first prediction is nearly uniform."""
+        """Small weights, so that the initial prediction is nearly uniform."""
         with torch.no_grad():
             self.bias.zero_()
             if not self._is_tied:
                 self.weight.uniform_(-0.05, 0.05, generator=rng)
 
     def symbols(self) -> HeadSymbols:
-        """A column for each word."""
+        """One column for each word."""
         vocab_size = len(self.bias)
         return HeadSymbols(np.arange(vocab_size), np.full(vocab_size, -1), np.array([0, vocab_size]))
 
     def log_probs(self, features_NP: Tensor, extra: SparseLogits | None = None) -> Tensor:
-        """Of every word. -> (N, V)"""
+        """Log-probability of every word. -> (N, V)"""
         logits_NV = F.linear(features_NP, self.weight, self.bias)
         if extra is not None:
             logits_NV = logits_NV + extra.dense(len(self.bias))
@@ -49,12 +49,12 @@ class FullHead(Head):
     def loss(
         self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool, extra: SparseLogits | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The mean of -log p(target), to descend on, and the plain sum in float64."""
+        """The mean of -log p(target), with a gradient, and the sum in float64."""
         mean, nats_N = cross_entropy(
             features_NP, self.weight, self.bias, targets_N, scale=self.scale, divisor=len(targets_N), extra=extra
         )
         return mean, nats_N.sum(dtype=torch.float64)
 
     def multiply_adds(self) -> float:
-        """Of one row, forward."""
+        """Multiply-adds for one row, forward."""
         return float(self.weight.numel())

@@ -1,4 +1,4 @@
-"""What every output head does."""
+"""The base class of output heads."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from elman.nets.ngrams import HeadSymbols
 
 
 class Head(Module):
-    """Features in, probabilities of words out. N rows · P features · V words
+    """Maps features to a distribution over words. N rows · P features · V words
 
     All logits are divided by a temperature, 1 until it is fitted; it is part of the model, in training too. `extra` is
-    added to the logits of each row: what the words just read say for themselves, beside the features.
+    added to the logits of each row: the weights of n-gram features.
     """
 
     is_sampled: ClassVar[bool] = False  # in training its loss is that of a sampled criterion, no -log p
@@ -30,15 +30,15 @@ class Head(Module):
 
     @abstractmethod
     def initialise(self, rng: torch.Generator) -> None:
-        """Draw the weights to begin with."""
+        """Draw the initial weights."""
 
     @abstractmethod
     def symbols(self) -> HeadSymbols:
-        """The columns of logits that each word stands for."""
+        """The columns of logits that each word uses."""
 
     @abstractmethod
     def log_probs(self, features_NP: Tensor, extra: SparseLogits | None = None) -> Tensor:
-        """Of every word. -> (N, V)"""
+        """Log-probability of every word. -> (N, V)"""
 
     @abstractmethod
     def score(self, features_NP: Tensor, targets_N: Tensor, extra: SparseLogits | None = None) -> Tensor:
@@ -48,16 +48,16 @@ class Head(Module):
     def loss(
         self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool, extra: SparseLogits | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The mean of -log p(target), to descend on, and the plain sum in float64, without gradient.
+        """The mean of -log p(target), with a gradient, and the sum in float64, without one.
 
-        A head that is trained by another criterion means that one in both while noise is wanted, and this one else.
+        A head with a sampled criterion returns that criterion in both if `is_noisy` (in training).
         """
 
     @abstractmethod
     def multiply_adds(self) -> float:
-        """Of matrix products, for one row, forward."""
+        """Multiply-adds of the matrix products for one row, forward."""
 
     @property
     def scale(self) -> float:
-        """What logits are multiplied by."""
+        """The factor of the logits: 1 / temperature."""
         return math.exp(-self.log_temperature.item())

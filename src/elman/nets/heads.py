@@ -1,4 +1,4 @@
-"""The output head of the settings."""
+"""Builds the output head that the settings ask for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from elman.nets.head import Head
 from elman.nets.sampled_head import SampledHead
 from elman.nets.sampling import ALPHAS, choose_samples
 
-FEWEST_FEATURES = 16  # a softmax costs as much as so many features a word, also where there are none
+MIN_COST_FEATURES = 16  # in the cost model a softmax has at least this many features per word, even if it has none
 
 
 def build_head(
@@ -29,9 +29,9 @@ def build_head(
     tied: Tensor | None,
     dtype: torch.dtype,
 ) -> tuple[Head, dict[str, Any]]:
-    """A head, and the settings that were chosen for it where they had been left open."""
+    """A head, and the values chosen for settings that were not given."""
     if tied is not None and not isinstance(tied, Parameter):
-        raise ValueError("words that are not learned cannot be tied")
+        raise ValueError("frozen embeddings cannot be tied")
     if config.head == "full":
         return FullHead(features, vocab_size, tied=tied, dtype=dtype), {}
     if config.head != "adaptive":
@@ -51,7 +51,7 @@ def build_head(
     shrink = config.tail_shrink or (4.0 if tied is None else 1.0)
     cutoffs = config.cutoffs
     if not cutoffs and counts is not None:
-        cutoffs = choose_cutoffs(counts, max(features, FEWEST_FEATURES), shrink=shrink)
+        cutoffs = choose_cutoffs(counts, max(features, MIN_COST_FEATURES), shrink=shrink)
     head = AdaptiveHead(
         features,
         vocab_size,

@@ -12,21 +12,21 @@ from elman.core.arrays import Array
 
 @dataclass(frozen=True)
 class NetInputs:
-    """The words of a net, what is known of them, and where its weights come from. V vocabulary · E width of a word"""
+    """A net's vocabulary, its counts and pretrained vectors, and how weights are drawn. V vocabulary · E width of a word"""
 
     vocab_size: int
     rng: torch.Generator | None = None  # draws the weights; without it they are zero, to be loaded
     counts: Array | None = None  # (V,), how often each word was seen in training
-    vectors: Array | None = None  # (V, E), word vectors to begin with, NaN for words without one
-    usual_length: float = 1.0  # tokens of a text, to estimate the work
+    vectors: Array | None = None  # (V, E), pretrained word vectors, NaN for words without one
+    usual_length: float = 1.0  # typical tokens per text, to estimate the cost
     dtype: torch.dtype = torch.float32
 
     @classmethod
     def to_load(cls, words: Array, vocab_size: int | None = None) -> NetInputs:
-        """For a net whose saved word vectors these are, (V, E): all other weights are loaded too."""
+        """Inputs of a net whose weights will be loaded, given its saved embedding matrix, (V, E)."""
         return cls(len(words) if vocab_size is None else vocab_size, dtype=dtype_of(words))
 
 
 def dtype_of(array: Array) -> torch.dtype:
-    """The numbers that a model computes in whose tensors these are."""
+    """The torch dtype of a model with such tensors."""
     return torch.float64 if array.dtype == np.float64 else torch.float32

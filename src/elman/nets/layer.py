@@ -1,4 +1,4 @@
-"""What a stack is made of."""
+"""The base class of the layers of a stack."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-LayerState = tuple[Tensor, ...]  # each (B, H); empty for a layer that remembers nothing
+LayerState = tuple[Tensor, ...]  # each (B, H); empty for a layer without a state
 
 
 class LayerVectors(NamedTuple):
@@ -20,9 +20,9 @@ class LayerVectors(NamedTuple):
 
 
 class Layer(Module):
-    """Values over time and a state in, values over time and the state after the last step out.
+    """Maps a sequence of inputs and a state to a sequence of outputs and the state after the last step.
 
-    Time comes first, so that every step is one block of memory. T steps · B rows · I inputs · H hidden
+    Time is the first axis, so that every step is contiguous in memory. T steps · B rows · I inputs · H hidden
     """
 
     num_states: int
@@ -33,19 +33,19 @@ class Layer(Module):
 
     @abstractmethod
     def initialise(self, rng: torch.Generator) -> None:
-        """Draw the weights to begin with."""
+        """Draw the initial weights."""
 
     @abstractmethod
     def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
-        """-> (T, B, H) and the state; `weight_drop` is the rate of recurrent weights left out."""
+        """-> (T, B, H) and the state; `weight_drop` is the dropout rate of the recurrent weights."""
 
     @abstractmethod
     def multiply_adds(self) -> float:
-        """Of matrix products, for one step of one row."""
+        """Multiply-adds of the matrix products for one step of one row."""
 
 
 def draw_weights(rng: torch.Generator, *weights: Tensor, inputs: int) -> None:
-    """Uniform in +-1/sqrt(inputs), as PyTorch's layers begin."""
+    """Uniform in +-1/sqrt(inputs), as PyTorch initialises its layers."""
     bound = max(inputs, 1) ** -0.5
     with torch.no_grad():
         for weight in weights:

@@ -1,4 +1,4 @@
-"""Several layers of another net as one: a task learns which of them it needs (Peters et al. 2018)."""
+"""A learned weighted mean of the layers of a pretrained net (Peters et al. 2018)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch.nn import Module, Parameter
 
 
 class LayerMix(Module):
-    """gamma * sum_j softmax(s)_j h_j over layers h_j; begins as their mean."""
+    """gamma * sum_j softmax(s)_j h_j over layers h_j; initially their mean."""
 
     def __init__(self, num_layers: int, *, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
@@ -16,6 +16,6 @@ class LayerMix(Module):
         self.gamma = Parameter(torch.ones((), dtype=dtype))
 
     def forward(self, layers: Tensor) -> Tensor:
-        """layers (L, ...), of one width -> (...)"""
+        """layers (L, ...) -> (...)"""
         mixed: Tensor = self.gamma * torch.tensordot(self.scores.softmax(0), layers, dims=1)
         return mixed

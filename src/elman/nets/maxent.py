@@ -1,7 +1,7 @@
 """N-gram features that add to a net's logits (Mikolov et al. 2011): a maximum-entropy model trained with the net.
 
-An n-gram that the training text had twice has a weight, which is added to the logit of its last word wherever its
-history has just been read. So a history adds to few words, and only their weights get a gradient.
+An n-gram seen at least twice in training has a weight, which is added to the logit of its last word whenever its history
+precedes. So a history changes the logits of few words, and only their weights get a gradient.
 N rows · R some of them · K lengths of history · H histories · F n-grams · M entries · W columns of logits
 """
 
@@ -18,11 +18,11 @@ from elman.nets.ngrams import NgramTable, join, mix
 
 
 class RareParameter(Parameter):
-    """Weights of which a step touches few; an optimiser must not forget between two steps what each has seen."""
+    """Weights with sparse gradients: the optimiser must not decay its statistics in steps without a gradient."""
 
 
 class Maxent(Module):
-    """The weights of the n-grams of a text, zero to begin with."""
+    """The weights of n-grams, initially zero."""
 
     keys: Tensor  # (H,)
     offsets: Tensor  # (H, Q + 1)
@@ -30,36 +30,36 @@ class Maxent(Module):
 
     def __init__(self, table: NgramTable, *, order: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.length = order - 1  # of the longest history
+        self.length = order - 1  # words in the longest history
         self.register_buffer("keys", torch.from_numpy(table.keys))
         self.register_buffer("offsets", torch.from_numpy(table.offsets))
         self.register_buffer("columns", torch.from_numpy(table.columns))
         self.weight = RareParameter(torch.zeros(len(table.columns), dtype=dtype))
 
-    def find(self, read_XB: Tensor) -> Tensor:
-        """The histories after each token from the K-th on, the shortest first; -1 for those without n-grams.
+    def find(self, tokens_XB: Tensor) -> Tensor:
+        """The ids of the histories after each token from the K-th on, shortest first; -1 for unseen ones.
 
         -> (X - K + 1, B, K)
         """
-        places = len(read_XB) - self.length + 1
-        key = (torch.zeros_like(read_XB[:places]), torch.zeros_like(read_XB[:places]))
-        found = []
+        places = len(tokens_XB) - self.length + 1
+        key = (torch.zeros_like(tokens_XB[:places]), torch.zeros_like(tokens_XB[:places]))
+        keys = []
         for first in reversed(range(self.length)):
-            key = mix(key, read_XB[first : first + places])
-            found.append(join(key))
-        wanted_TBK = torch.stack(found, dim=-1)
+            key = mix(key, tokens_XB[first : first + places])
+            keys.append(join(key))
+        wanted_TBK = torch.stack(keys, dim=-1)
         if not len(self.keys):
             return torch.full_like(wanted_TBK, -1)
         at_TBK = torch.searchsorted(self.keys, wanted_TBK).clamp_(max=len(self.keys) - 1)
         return torch.where(self.keys[at_TBK] == wanted_TBK, at_TBK, -1)
 
     def logits(self, histories_NK: Tensor) -> SparseLogits:
-        """What rows with these histories get added."""
+        """The sparse logits of rows with these histories."""
         return SparseLogits(self, histories_NK)
 
 
 class Entries(NamedTuple):
-    """N-grams of some rows, one by one: each adds its weight to the logit in its row and column."""
+    """The n-grams active in some rows; each adds its weight to the logit in its row and column."""
 
     rows: Tensor  # (M,)
     columns: Tensor
@@ -68,27 +68,27 @@ class Entries(NamedTuple):
 
 @dataclass(frozen=True)
 class SparseLogits:
-    """What n-grams add to N rows of logits. Written out only for some rows at a time: there may be thousands a row."""
+    """What n-grams add to N rows of logits. Expanded for a few rows at a time: a row may have thousands of entries."""
 
     maxent: Maxent
     histories: Tensor  # (N, K)
-    index: int = 0  # of the part of the head whose columns are meant
+    index: int = 0  # which softmax of the head the columns belong to
 
     @property
     def weight(self) -> Tensor:
-        """Of all n-grams. -> (F,)"""
+        """The weights of all n-grams. -> (F,)"""
         return self.maxent.weight
 
     def part(self, index: int) -> SparseLogits:
-        """For another part of the head."""
+        """The same histories, for another softmax of the head."""
         return replace(self, index=index)
 
     def select(self, rows: Tensor) -> SparseLogits:
-        """Those of some rows."""
+        """The given rows only."""
         return replace(self, histories=self.histories.index_select(0, rows))
 
     def entries(self, first: int, last: int) -> Entries:
-        """Of the rows from first to last, which then count from 0."""
+        """The entries of rows first .. last - 1, with rows numbered from 0."""
         maxent, histories_RK = self.maxent, self.histories[first:last]
         rows, lengths = (histories_RK >= 0).nonzero(as_tuple=True)
         histories = histories_RK[rows, lengths]
@@ -101,20 +101,20 @@ class SparseLogits:
         return Entries(rows.index_select(0, which_M), columns_M, ngrams_M)
 
     def dense(self, columns: int) -> Tensor:
-        """All of them. -> (N, columns)"""
+        """All rows as a dense matrix. -> (N, columns)"""
         logits_NW = self.weight.new_zeros(len(self.histories), columns)
         add_entries(logits_NW, self.entries(0, len(self.histories)), self.weight, scale=1.0)
         return logits_NW
 
 
 def add_entries(logits_RW: Tensor, entries: Entries, weight_F: Tensor, *, scale: float) -> Tensor:
-    """Add n-grams' weights, `scale` times, to logits. -> (M,) where each entry stands in the memory of the logits"""
+    """Add the weights of n-grams, times `scale`, to logits. -> (M,) flat index of each entry in the logits"""
     places_M = (entries.rows * logits_RW.stride(0)).add_(entries.columns)
     logits_RW.view(-1).scatter_add_(0, places_M, weight_F.index_select(0, entries.ngrams).mul_(scale))
     return places_M
 
 
 def add_gradient(grad_F: Tensor, entries: Entries, places_M: Tensor, errors_RW: Tensor, *, share: float) -> None:
-    """Add the gradient of n-grams' weights, given that of the logits."""
+    """Add the gradient of n-gram weights, given that of the logits."""
     errors_M = errors_RW.view(-1).index_select(0, places_M).mul_(share)
     grad_F.scatter_add_(0, entries.ngrams, errors_M)

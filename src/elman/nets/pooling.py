@@ -1,4 +1,4 @@
-"""One vector for a whole text, from what was read at each of its words. T words · B rows · O width"""
+"""Pools the encoder outputs of all words into one vector per text. T words · B rows · O width"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PoolKind = Literal["last", "mean", "max", "attention"]
 
 
 class Pool(Module):
-    """What the layers knew at the end; the mean or the greatest of all words; or a mean by learned weights."""
+    """The last state; the mean or maximum over words; or a mean with learned attention weights."""
 
     def __init__(self, kind: PoolKind, width: int, *, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Pool(Module):
             self.query = Parameter(torch.zeros(width, dtype=dtype))
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Draw all weights."""
+        """Draw the initial weights."""
         if self.inner is not None:
             draw_weights(rng, self.inner.weight, self.inner.bias, self.query, inputs=len(self.query))
 
@@ -45,7 +45,7 @@ class Pool(Module):
                 return (self.weights(encoding, lengths_B)[:, :, None] * outputs_TBO).sum(0)
 
     def weights(self, encoding: Encoding, lengths_B: Tensor) -> Tensor:
-        """How much each word counts, attention only (Yang et al. 2016). -> (T, B), columns sum to one"""
+        """The attention weight of each word, attention only (Yang et al. 2016). -> (T, B), columns sum to one"""
         assert self.inner is not None
         outputs_TBO = encoding.outputs
         is_word_TB = torch.arange(len(outputs_TBO), device=lengths_B.device)[:, None] < lengths_B

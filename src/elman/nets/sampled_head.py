@@ -1,4 +1,4 @@
-"""A softmax that is trained on a few words at a time."""
+"""A full softmax that is trained on sampled words."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from elman.nets.sampling import inclusion_chances, log_frequencies
 
 
 class SampledHead(FullHead):
-    """p = softmax(W h + b), exact wherever it is asked for; only training looks at fewer words (see sampled_loss.py).
+    """p = softmax(W h + b), exact in prediction and scoring; only training samples words (see sampled_loss.py).
 
-    While noise is wanted, which is in training, `loss` is the criterion on words drawn for the whole batch, and so is
-    the sum it reports: the exact one would cost what sampling saves. Else it is the full softmax's, in both.
+    In training (`is_noisy`), `loss` is the criterion on words drawn for the whole batch, and so is the sum it reports:
+    the exact one would cost what sampling saves. Otherwise both are those of the full softmax.
 
-    kind: `sampled`, `nce` or `blackout`. counts: (V,), how often each word was seen; without them the chances are to be
-    loaded. The bias begins at the words' frequencies: for `nce`, whose Z is fixed at one, the net is then normalised
-    at the start, and for all of them a word that is rarely drawn begins where it belongs.
+    kind: `sampled`, `nce` or `blackout`. counts: (V,), how often each word was seen; without them `log_chances` must be
+    loaded. The bias starts at the log-frequencies of words: `nce`, whose Z is fixed at one, is then normalised from the
+    start, and a word that is rarely drawn already has its frequency.
     """
 
-    log_chances: Tensor  # (V,) of each word to be drawn: kept with the model, so that training can go on from it
+    log_chances: (
+        Tensor  # (V,) log-probability of each word to be drawn; saved with the model, so that training can resume
+    )
 
     is_sampled = True
 
@@ -50,20 +52,20 @@ class SampledHead(FullHead):
         self._log_frequencies = torch.from_numpy(log_frequencies(counts)).to(dtype)
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Small weights, so that the first prediction is nearly the words' frequencies."""
+        """Small weights, so that the initial prediction is nearly the unigram distribution."""
         super().initialise(rng)
         with torch.no_grad():
             self.bias.copy_(self._log_frequencies)
 
     def draw(self) -> Drawn:
-        """Words for one batch, from torch's own generator."""
+        """Draw the words for one batch, from torch's global generator."""
         log_chances_V = self.log_chances
         return Drawn((torch.rand_like(log_chances_V).log() <= log_chances_V).nonzero()[:, 0], log_chances_V)
 
     def loss(
         self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool, extra: SparseLogits | None = None
     ) -> tuple[Tensor, Tensor]:
-        """In training the criterion's mean and sum; else the mean of -log p(target) and the plain sum in float64."""
+        """In training the mean and sum of the criterion; otherwise the mean of -log p(target) and the sum in float64."""
         if not is_noisy:
             return super().loss(features_NP, targets_N, is_noisy=False, extra=extra)
         mean, nats_N = sampled_loss(
@@ -72,5 +74,5 @@ class SampledHead(FullHead):
         return mean, nats_N.sum(dtype=torch.float64)
 
     def multiply_adds(self) -> float:
-        """Of one row in training, forward."""
+        """Multiply-adds for one row in training, forward."""
         return float((self.samples + 1) * self.weight.shape[1])

@@ -1,6 +1,6 @@
-"""Losses that compare each target with a few words drawn for the whole batch, instead of with all words.
+"""Losses that compare each target with words sampled for the whole batch, instead of with all words.
 
-With x_w = s_w - log c_w, where s_w = scale (W_w h + b_w) and c_w is the chance of w to be drawn, i the target, S the
+With x_w = s_w - log c_w, where s_w = scale (W_w h + b_w) and c_w is the probability of drawing w, i the target, S the
 words drawn, and p the softmax of x over i and S without i:
 
     sampled    -log p_i                                            (Jean et al. 2015)
@@ -21,47 +21,47 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elman.nets.cross_entropy import LogitSpace
+from elman.nets.cross_entropy import LogitBuffer
 from elman.nets.maxent import Entries, SparseLogits, add_entries, add_gradient
 
-LEAST_REST = 8.0  # times the precision: what is left for all others beside a word, at least, for 1 - p must not be zero
+MIN_COMPLEMENT = 8.0  # lower bound of 1 - p in units of machine epsilon: its logarithm must be finite
 
-# From x of the words drawn in the first K columns, that of the target in column K and -inf in all others, to the loss
-# of each row; x is overwritten with the gradient of that.
+# Takes x (sampled words in the first K columns, the target in column K, -inf in the rest) and K; returns the loss of each
+# row and overwrites x with its gradient.
 Criterion = Callable[[Tensor, int], Tensor]
 
 
-def softmax_criterion(x_RW: Tensor, own: int) -> Tensor:
+def softmax_criterion(x_RW: Tensor, target_column: int) -> Tensor:
     """-log p_i. -> (R,)"""
-    target_R = x_RW[:, own].clone()
+    target_R = x_RW[:, target_column].clone()
     nats_R = torch.logsumexp(x_RW, 1) - target_R
     torch.softmax(x_RW, 1, out=x_RW)
-    x_RW[:, own] = torch.expm1(-nats_R)  # p_i - 1
+    x_RW[:, target_column] = torch.expm1(-nats_R)  # p_i - 1
     return nats_R
 
 
-def nce_criterion(x_RW: Tensor, own: int) -> Tensor:
-    """Tell the target from noise: a yes or no for each word. -> (R,)"""
-    x_RW[:, own].neg_()
+def nce_criterion(x_RW: Tensor, target_column: int) -> Tensor:
+    """Binary classification of each word as target or noise. -> (R,)"""
+    x_RW[:, target_column].neg_()
     nats_R = F.softplus(x_RW).sum(1)
     torch.sigmoid(x_RW, out=x_RW)
-    x_RW[:, own].neg_()
+    x_RW[:, target_column].neg_()
     return nats_R
 
 
-def blackout_criterion(x_RW: Tensor, own: int) -> Tensor:
-    """-log p_i - sum log(1 - p_j). With r = p / (1 - p), the slope at x_j is p_j (2 - sum of the others' r). -> (R,)"""
-    nats_R = torch.logsumexp(x_RW, 1) - x_RW[:, own]
+def blackout_criterion(x_RW: Tensor, target_column: int) -> Tensor:
+    """-log p_i - sum log(1 - p_j). With r = p / (1 - p), the gradient at x_j is p_j (2 - sum of the others' r). -> (R,)"""
+    nats_R = torch.logsumexp(x_RW, 1) - x_RW[:, target_column]
     probs_RW = torch.softmax(x_RW, 1, out=x_RW)
-    rest_RW = (1.0 - probs_RW).clamp_(min=LEAST_REST * torch.finfo(x_RW.dtype).eps)
-    rest_RW[:, own] = 1.0
-    nats_R = nats_R - rest_RW.log().sum(1)
-    odds_RW = probs_RW / rest_RW
-    odds_RW[:, own] = 0.0
+    complements_RW = (1.0 - probs_RW).clamp_(min=MIN_COMPLEMENT * torch.finfo(x_RW.dtype).eps)
+    complements_RW[:, target_column] = 1.0
+    nats_R = nats_R - complements_RW.log().sum(1)
+    odds_RW = probs_RW / complements_RW
+    odds_RW[:, target_column] = 0.0
     odds_R = odds_RW.sum(1)
-    target_R = probs_RW[:, own] * (1.0 - odds_R) - 1.0
+    target_R = probs_RW[:, target_column] * (1.0 - odds_R) - 1.0
     probs_RW.mul_(odds_RW.add_(2.0).sub_(odds_R[:, None]))
-    probs_RW[:, own] = target_R
+    probs_RW[:, target_column] = target_R
     return nats_R
 
 
@@ -73,7 +73,7 @@ CRITERIA: dict[str, Criterion] = {
 
 
 class Drawn(NamedTuple):
-    """Words that were drawn, and the chances of all."""
+    """The sampled words, and the log-probability of each word to be drawn."""
 
     words: Tensor  # (K,) distinct
     log_chances: Tensor  # (V,)
@@ -90,17 +90,17 @@ def sampled_loss(
     scale: float,
     extra: SparseLogits | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The mean of a criterion over the rows, to descend on; and each row's, without gradient. `extra` adds to W h + b."""
+    """The mean of a criterion, with a gradient; and each row's, without one. `extra` is added to W h + b."""
     ngrams_F = None if extra is None else extra.weight
-    found: tuple[Tensor, Tensor] = _SampledLoss.apply(  # type: ignore[no-untyped-call]
+    losses: tuple[Tensor, Tensor] = _SampledLoss.apply(  # type: ignore[no-untyped-call]
         kind, features_NP, weight_VP, bias_V, ngrams_F, targets_N, drawn, extra, scale
     )
-    return found
+    return losses
 
 
 class _SampledLoss(torch.autograd.Function):
-    """Chunk by chunk, the gradient made on the way, as in cross_entropy.py. Only rows of W that take part are touched:
-    the rest of their gradient is zeros, which cost a fifteenth of the products (measured for 33,000 words of 256)."""
+    """The gradient is computed in the forward pass, chunk by chunk, as in cross_entropy.py. Only rows of W that take part
+    are touched: the rest of the gradient is zeros, which cost a fifteenth of the products (33,000 words of 256)."""
 
     @staticmethod
     def forward(
@@ -122,21 +122,21 @@ class _SampledLoss(torch.autograd.Function):
         shift_K = shift_V.index_select(0, words_K)
         columns_V = torch.full_like(log_chances_V, -1, dtype=torch.int64)
         columns_V[words_K] = torch.arange(num_drawn, device=words_K.device)
-        keeps_hits = kind == "nce"  # there a word is told from noise, and noise may be the target; else it counts once
+        keeps_hits = kind == "nce"  # in NCE a noise word may be the target itself; elsewhere the target must count once
         share = scale / max(1, len(targets_N))
         grad_NP = torch.empty_like(features_NP)
         grad_KP = torch.zeros_like(weight_KP)
         grad_VP, grad_V = torch.zeros_like(weight_VP), torch.zeros_like(bias_V)
         grad_F = None if ngrams_F is None else torch.zeros_like(ngrams_F)
         nats_N = features_NP.new_empty(len(features_NP))
-        space = LogitSpace(features_NP, num_drawn + 1)
-        for first, last in space.chunks:
+        buffer = LogitBuffer(features_NP, num_drawn + 1)
+        for first, last in buffer.chunks:
             rows_RP, targets_R = features_NP[first:last], targets_N[first:last]
             own_RP = weight_VP.index_select(0, targets_R)
-            x_RW = space.products(rows_RP, weight_KP, shift_K, alpha=scale)
+            x_RW = buffer.products(rows_RP, weight_KP, shift_K, alpha=scale)
             x_RW[:, num_drawn] = (rows_RP * own_RP).sum(1).mul_(scale).add_(shift_V.index_select(0, targets_R))
             if extra is not None and ngrams_F is not None:
-                entries = _taking_part(extra.entries(first, last), columns_V, targets_R, own=num_drawn)
+                entries = _used_entries(extra.entries(first, last), columns_V, targets_R, target_column=num_drawn)
                 places_M = add_entries(x_RW, entries, ngrams_F, scale=scale)
             if not keeps_hits:
                 hits_R = columns_V[targets_R]
@@ -164,20 +164,20 @@ class _SampledLoss(torch.autograd.Function):
             return (None,) * 9
         grads, ctx.grads = ctx.grads, None
         if grads is None:
-            raise RuntimeError("the gradient of a sampled loss can be taken only once")
+            raise RuntimeError("backward through a sampled loss works only once")
         factor = grad.item()
         if factor != 1:
-            for own in grads:
-                if own is not None:
-                    own.mul_(factor)
+            for one in grads:
+                if one is not None:
+                    one.mul_(factor)
         return None, *grads, None, None, None, None
 
 
-def _taking_part(entries: Entries, columns_V: Tensor, targets_R: Tensor, *, own: int) -> Entries:
-    """The n-grams of words that were drawn, in their columns, and of the targets, in theirs."""
+def _used_entries(entries: Entries, columns_V: Tensor, targets_R: Tensor, *, target_column: int) -> Entries:
+    """The n-gram entries of the sampled words and of the targets, in the columns of the sampled logits."""
     columns_M = columns_V.index_select(0, entries.columns)
     is_drawn = (columns_M >= 0).nonzero()[:, 0]
     is_target = (entries.columns == targets_R.index_select(0, entries.rows)).nonzero()[:, 0]
     both = torch.cat([is_drawn, is_target])
-    columns = torch.cat([columns_M[is_drawn], torch.full_like(is_target, own)])
+    columns = torch.cat([columns_M[is_drawn], torch.full_like(is_target, target_column)])
     return Entries(entries.rows[both], columns, entries.ngrams[both])

@@ -1,7 +1,7 @@
-"""Recurrences step by step, with gradients of their own.
+"""Recurrences over time with hand-written gradients.
 
-Left to automatic differentiation, every step adds a small product to the gradient of the recurrent weights; here all
-steps' errors are kept and the gradient is one large product. T steps · B rows · H hidden · G gates and candidates
+Autograd would add one small matrix product per step to the gradient of the recurrent weights; here the errors of all
+steps are stored and the gradient is one large product. T steps · B rows · H hidden · G gates and candidates
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Recurrence = Literal["plain", "additive", "gated"]
 
 
 def activate_(values: Tensor, activation: Activation) -> Tensor:
-    """The activation, in place."""
+    """Apply the activation in place."""
     match activation:
         case "tanh":
             return values.tanh_()
@@ -28,7 +28,7 @@ def activate_(values: Tensor, activation: Activation) -> Tensor:
 
 
 def through_activation(grad: Tensor, activated: Tensor, activation: Activation) -> Tensor:
-    """The gradient below an activation, from the one above and what it gave."""
+    """The gradient of an activation's input, from the gradient of its output and the output itself."""
     below: Tensor
     match activation:
         case "tanh":
@@ -41,7 +41,7 @@ def through_activation(grad: Tensor, activated: Tensor, activation: Activation) 
 
 
 class ElmanScan(torch.autograd.Function):
-    """The Elman recurrence and the two steps from it to the GRU.
+    """The Elman recurrence and two variants on the way to the GRU.
 
     n = act(x + U h)      plain: h' = n      additive: h' = h + n      gated: h' = (1 - z) h + z n, z = sigmoid(x + U h)
 
@@ -83,7 +83,7 @@ class ElmanScan(torch.autograd.Function):
         recurrence, activation = ctx.kind
         hidden = start_BH.shape[1]
         errors_TBG = torch.empty_like(gates_TBG)
-        later_BH = torch.zeros_like(start_BH)  # the gradient that comes back from the next step
+        later_BH = torch.zeros_like(start_BH)  # the gradient from the next step
         for t in range(len(grad_TBH) - 1, -1, -1):
             grad_BH = later_BH.add_(grad_TBH[t])
             gates_BG = gates_TBG[t]
@@ -137,8 +137,8 @@ class GruScan(torch.autograd.Function):
     def backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
         weight_GH, start_BH, outputs_TBH, gates_TBG, inner_TBH = ctx.saved_tensors
         hidden = start_BH.shape[1]
-        errors_TBG = torch.empty_like(gates_TBG)  # of W x + b
-        back_TBG = torch.empty_like(gates_TBG)  # of U h + b: the same but for the candidate, which the reset scales
+        errors_TBG = torch.empty_like(gates_TBG)  # gradient of W x + b
+        back_TBG = torch.empty_like(gates_TBG)  # gradient of U h + b: the candidate scaled by the reset gate
         later_BH = torch.zeros_like(start_BH)
         for t in range(len(grad_TBH) - 1, -1, -1):
             grad_BH = later_BH.add_(grad_TBH[t])

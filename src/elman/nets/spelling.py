@@ -1,4 +1,4 @@
-"""A vector for a word from its characters. Knows neither words nor tasks.
+"""Word vectors computed from characters. Knows neither vocabularies nor tasks.
 
 C characters · U words · E width of a character · D width of a word
 """
@@ -17,11 +17,11 @@ from elman.nets.embedding import Embedding
 from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
 from elman.nets.layer import draw_weights
 
-FILTER_WIDTH = 3
+FILTER_WIDTH = 3  # characters that a convolution filter sees
 
 
 class CharacterEncoder(Module):
-    """Characters read by a bidirectional LSTM (Ling et al. 2015), or by filters of which the best match counts."""
+    """Characters read by a bidirectional LSTM (Ling et al. 2015), or by a convolution with max-pooling."""
 
     def __init__(
         self, kind: Literal["rnn", "cnn"], num_characters: int, *, embedding: int, hidden: int, dtype: torch.dtype
@@ -38,9 +38,9 @@ class CharacterEncoder(Module):
             self.filters = Conv1d(embedding, 2 * hidden, FILTER_WIDTH, padding=FILTER_WIDTH // 2, dtype=dtype)
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Draw all weights."""
+        """Draw the initial weights."""
         self.embedding.initialise(rng, None)
-        with torch.no_grad():  # characters are few and all frequent: begin with vectors as large as layers expect
+        with torch.no_grad():  # characters are few and all frequent: start at the scale that layers expect
             self.embedding.weight.mul_(20 * (3 / self.embedding.width) ** 0.5)
         if self.stack is not None:
             self.stack.initialise(rng)
@@ -61,7 +61,7 @@ class CharacterEncoder(Module):
         return found_UDC.amax(2)
 
     def multiply_adds(self) -> float:
-        """Of one character."""
+        """Multiply-adds for one character."""
         if self.stack is not None:
             return self.stack.multiply_adds()
         assert self.filters is not None

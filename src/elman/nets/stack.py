@@ -1,4 +1,4 @@
-"""Layers on top of each other, and what leads past them. Knows neither words nor time."""
+"""Stacks of layers with skip connections. Knows neither words nor time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from elman.nets.layer import Layer, LayerState, draw_weights
 
 
 class Highway(Module):
-    """A gate between what a layer read and what it gave (Srivastava et al. 2015)."""
+    """A gate between the input and the output of a layer (Srivastava et al. 2015)."""
 
     def __init__(self, size: int, *, dtype: torch.dtype) -> None:
         super().__init__()
@@ -24,21 +24,21 @@ class Highway(Module):
         self.bias = Parameter(torch.zeros(size, dtype=dtype))
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Nearly closed: at first, what was read goes past."""
+        """Nearly closed: at first the input is passed on."""
         draw_weights(rng, self.weight, inputs=len(self.bias))
         with torch.no_grad():
             self.bias.fill_(-2.0)
 
-    def forward(self, read: Tensor, given: Tensor) -> Tensor:
-        """g * given + (1 - g) * read, g = sigmoid(W read + b)"""
-        return torch.lerp(read, given, torch.sigmoid(F.linear(read, self.weight, self.bias)))
+    def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        """g * outputs + (1 - g) * inputs, g = sigmoid(W inputs + b)"""
+        return torch.lerp(inputs, outputs, torch.sigmoid(F.linear(inputs, self.weight, self.bias)))
 
 
 class Stack(Module):
     """Layers joined by none, residual, highway or dense connections.
 
-    residual: what a layer gives is added to what it read. highway: a gate mixes the two. dense: a layer reads the
-    words and all layers below, and the output reads all layers (Godin et al. 2017). The first layer is never skipped.
+    residual: a layer's output is added to its input. highway: a gate mixes the two. dense: a layer reads the
+    embeddings and all layers below, and the output reads all layers (Godin et al. 2017). The first layer is never skipped.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Stack(Module):
 
     @property
     def parts(self) -> list[Layer]:
-        """The layers, from the words up."""
+        """The layers, from the bottom up."""
         return cast(list[Layer], list(self.layers))
 
     def initialise(self, rng: torch.Generator) -> None:
@@ -66,7 +66,7 @@ class Stack(Module):
             gate.initialise(rng)
 
     def split(self, carried: Sequence[Tensor]) -> list[LayerState]:
-        """What is carried, layer by layer."""
+        """The carried state of each layer."""
         states, first = [], 0
         for layer in self.parts:
             states.append(tuple(carried[first : first + layer.num_states]))
@@ -107,38 +107,38 @@ class Stack(Module):
         masks: Sequence[Tensor] = (),
         weight_drop: float = 0.0,
     ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-        """What is there after each layer, with what leads past it and before any norm, and what to carry on."""
+        """The output of each layer with its skip connection, before any norm, and the new state."""
         outputs: list[Tensor] = []
-        given_all = [inputs]
+        lower_outputs = [inputs]  # for dense connections
         values = inputs
         after: list[Tensor] = []
         for index, (layer, state) in enumerate(zip(self.parts, self.split(carried), strict=True)):
             if index:
                 values = values * masks[index - 1] if masks else locked_dropout(values, dropout)
             read = self.norms[index](values) if len(self.norms) else values
-            given, state = layer(read, state, weight_drop)
+            layer_output, state = layer(read, state, weight_drop)
             after += state
             if self.skip == "dense":
-                given_all.append(given)
+                lower_outputs.append(layer_output)
                 is_top = index == len(self.layers) - 1
-                values = torch.cat(given_all[1:] if is_top else given_all, dim=-1)
+                values = torch.cat(lower_outputs[1:] if is_top else lower_outputs, dim=-1)
             elif index and self.skip == "residual":
-                values = values + given
+                values = values + layer_output
             elif index and self.skip == "highway":
-                values = self.gates[index - 1](values, given)
+                values = self.gates[index - 1](values, layer_output)
             else:
-                values = given
+                values = layer_output
             outputs.append(values)
         return outputs or [inputs], tuple(after)
 
     def multiply_adds(self) -> float:
-        """Of one step of one row."""
+        """Multiply-adds for one step of one row."""
         gates = sum(gate.weight.numel() for gate in cast(list[Highway], list(self.gates)))
         return gates + sum(layer.multiply_adds() for layer in self.parts)
 
 
 def layer_inputs(skip: Skip, inputs: int, hidden: Sequence[int]) -> list[int]:
-    """How wide what each layer reads is, and at the end what the output reads."""
+    """The input width of each layer, and last the width of the stack's output."""
     if skip == "dense":
         return [inputs + sum(hidden[:index]) for index in range(len(hidden))] + [sum(hidden)]
     return [inputs, *hidden]

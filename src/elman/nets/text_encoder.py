@@ -1,6 +1,6 @@
-"""LayerOutputs a text to answer with a few labels: words as vectors and recurrent layers, for taggers, classifiers, readers.
+"""Encodes texts for taggers, classifiers and question answering: word embeddings and recurrent layers.
 
-T words · B rows · E width of a word · O width of what is read off · V vocabulary
+T words · B rows · E width of a word · O width of the outputs · V vocabulary
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from elman.nets.embedding import Embedding
 from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
 from elman.nets.inputs import NetInputs
 from elman.nets.layer import LayerVectors
-from elman.nets.onward import OnwardStack
+from elman.nets.unidirectional import UnidirectionalStack
 from elman.text.units.vocabulary import UNK_ID
 
-USUAL_WIDTH = 100  # of a word's vector
+DEFAULT_WIDTH = 100  # width of a word vector
 
 
 class TextEncoder(Module):
-    """Embeddings and layers, in one direction or both. Rare words are made unknown in training, by their counts.
+    """Embeddings and layers, in one direction or both. In training, rare words are replaced by <unk> at random.
 
-    more_inputs: how wide what is read beside each word is. drops_output: whether the outputs are noisy too.
+    more_inputs: width of further features of each word. drops_output: whether dropout applies to the outputs too.
     """
 
-    _unknown: Tensor
+    _unknown: Tensor  # (V,) probability of reading each word as <unk> in training
 
     def __init__(
         self, config: TextEncoderConfig, inputs: NetInputs, *, more_inputs: int = 0, drops_output: bool = True
@@ -44,7 +44,9 @@ class TextEncoder(Module):
         width = _width(config, inputs.vectors)
         self.config = config.model_copy(update={"embedding": width})
         self.embedding = Embedding(vocab_size, width, is_frozen=not config.tune_vectors, dtype=dtype)
-        kind: type[BidirectionalStack] | type[OnwardStack] = BidirectionalStack if config.bidirectional else OnwardStack
+        kind: type[BidirectionalStack] | type[UnidirectionalStack] = UnidirectionalStack
+        if config.bidirectional:
+            kind = BidirectionalStack
         make: Callable[[int], object] = partial(
             make_cell, config.family, hidden=config.hidden, reset=config.reset, dtype=dtype
         )
@@ -62,15 +64,15 @@ class TextEncoder(Module):
         self.register_buffer("_unknown", torch.from_numpy(rates).to(dtype), persistent=False)
 
     def initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
-        """Draw all weights."""
+        """Draw the initial weights."""
         self.embedding.initialise(rng, vectors)
         self.stack.initialise(rng)
 
     def forward(self, words_TB: Tensor, lengths_B: Tensor, more_TBD: Tensor | None = None) -> Encoding:
-        """Read each row up to its length; noisy in training. `more_TBD` is read beside the words."""
+        """Read each row up to its length, with dropout in training. `more_TBD`: further features of each word."""
         if self.training:
-            chance_TB = torch.rand(words_TB.shape, device=words_TB.device, dtype=self._unknown.dtype)
-            words_TB = words_TB.masked_fill(chance_TB < self._unknown[words_TB], UNK_ID)
+            draws_TB = torch.rand(words_TB.shape, device=words_TB.device, dtype=self._unknown.dtype)
+            words_TB = words_TB.masked_fill(draws_TB < self._unknown[words_TB], UNK_ID)
         values_TBE = self.embedding(words_TB)
         if more_TBD is not None:
             values_TBE = torch.cat([values_TBE, more_TBD], dim=-1)
@@ -97,11 +99,11 @@ class TextEncoder(Module):
 
 def _width(config: TextEncoderConfig, vectors: Array | None) -> int:
     if vectors is None:
-        return config.embedding or USUAL_WIDTH
+        return config.embedding or DEFAULT_WIDTH
     width = int(vectors.shape[1])
     if config.embedding not in (None, width):
         raise UsageError(
-            f"the word vectors have {width} numbers each, the settings want {config.embedding}",
-            hint=f"leave out model.embedding, or set it to {width}",
+            f"the word vectors have {width} dimensions, the settings ask for {config.embedding}",
+            hint=f"leave model.embedding out, or set it to {width}",
         )
     return width

@@ -1,4 +1,4 @@
-"""Nets that read texts and answer with something else than words: what classifiers, taggers and readers share."""
+"""The base of nets that read texts and predict labels: classifiers, taggers, question answering."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from elman.nets.vocabulary_net import tensors_of
 
 
 class TextNet(Module):
-    """A net whose batches have nothing to do with one another. `vocab_size` is the number of answers it chooses from."""
+    """A net whose batches are independent of one another. `vocab_size` is the number of labels it chooses from."""
 
     vocab_size: int
     reader: TextEncoder
@@ -24,7 +24,7 @@ class TextNet(Module):
         return next(self.parameters()).device
 
     def tensors(self) -> dict[str, Array]:
-        """Every number that was learned or fitted, by name; shared ones once."""
+        """Every learned or fitted tensor by name; shared ones once."""
         return tensors_of(self)
 
     @property
@@ -44,7 +44,7 @@ class TextNet(Module):
 
 
 def initialise_linear(layer: Linear, rng: torch.Generator) -> None:
-    """Draw the weights of a layer; its bias is zero."""
+    """Draw the initial weights of a layer; its bias is zero."""
     draw_weights(rng, layer.weight, inputs=layer.in_features)
     with torch.no_grad():
         layer.bias.zero_()

@@ -1,4 +1,4 @@
-"""Blocks of self-attention that also look at a source (Vaswani et al. 2017).
+"""Decoder blocks: causal self-attention, attention to a source, feed-forward (Vaswani et al. 2017).
 
 T steps · B rows · H hidden · A attention heads · D width of a head · S source positions · W window
 """
@@ -18,7 +18,7 @@ from elman.nets.transformer import BlockShape, BlockStack, CausalBlock
 
 
 class DecoderBlock(CausalBlock):
-    """Attention to what was written, then to the source, then a feed-forward net, each added to what it read."""
+    """Self-attention to the target so far, cross-attention to the source, then a feed-forward net, each with a residual."""
 
     def __init__(self, shape: BlockShape, *, memory: int, dtype: torch.dtype) -> None:
         super().__init__(shape, dtype=dtype)
@@ -29,7 +29,7 @@ class DecoderBlock(CausalBlock):
         self.source_out = Linear(hidden, hidden, dtype=dtype)
 
     def initialise(self, rng: torch.Generator, *, num_blocks: int) -> None:
-        """As other blocks begin."""
+        """Initialised like other blocks."""
         super().initialise(rng, num_blocks=num_blocks)
         with torch.no_grad():
             for layer in (self.source_query, self.source_in, self.source_out):
@@ -38,7 +38,7 @@ class DecoderBlock(CausalBlock):
             self.source_out.weight.div_((2 * num_blocks) ** 0.5)
 
     def keys(self, memory_BSM: Tensor) -> tuple[Tensor, Tensor]:
-        """What can be worked out once for a source: keys and values, (B, S, H) each."""
+        """What is computed once per source: keys and values, (B, S, H) each."""
         keys_BSH, values_BSH = self.source_in(memory_BSM).chunk(2, dim=-1)
         return keys_BSH.contiguous(), values_BSH.contiguous()
 
@@ -52,7 +52,7 @@ class DecoderBlock(CausalBlock):
         *,
         dropout: float,
     ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
-        """-> (T, B, H), the keys and values to keep, and the weights of the source, (B, A, T, S)"""
+        """-> (T, B, H), the new key-value cache, and the attention weights of the source, (B, A, T, S)"""
         attended_BATD, seen = self._look_back(values_TBH, seen, num_seen_B)
         values_TBH = values_TBH + locked_dropout(self.attention_out(_merged(attended_BATD)), dropout)
         queries = self._heads(self.source_query(self.source_norm(values_TBH)).transpose(0, 1))
@@ -67,15 +67,17 @@ class DecoderBlock(CausalBlock):
         return values_BSH.view(*values_BSH.shape[:2], self.num_heads, -1).transpose(1, 2)
 
     def multiply_adds(self, num_attended: int) -> float:
-        """Of one token that attends to so many tokens before it and of the source."""
-        own = self.source_query.weight.numel() + self.source_out.weight.numel() + self.source_in.weight.numel()
-        return super().multiply_adds(num_attended) + own + 2 * num_attended * self.hidden
+        """Multiply-adds for one token that attends to `num_attended` earlier tokens and as many of the source."""
+        source_weights = (
+            self.source_query.weight.numel() + self.source_out.weight.numel() + self.source_in.weight.numel()
+        )
+        return super().multiply_adds(num_attended) + source_weights + 2 * num_attended * self.hidden
 
 
 class DecoderStack(BlockStack[DecoderBlock]):
-    """Decoder blocks on top of each other, and a norm at the end.
+    """A stack of decoder blocks and a final layer norm.
 
-    What is carried: as in `CausalStack` the number of tokens seen and each block's keys and values of them; then each
+    Its state: as in `CausalStack` the number of tokens seen and each block's keys and values of them; then each
     block's keys and values of the source, (B, S, H) each, and the sources' lengths, (B,).
     """
 
@@ -85,7 +87,7 @@ class DecoderStack(BlockStack[DecoderBlock]):
         self.window = shape.window
 
     def start(self, memory_BSM: Tensor, lengths_B: Tensor) -> tuple[Tensor, ...]:
-        """Nothing written yet, the source read."""
+        """The state before the first target token."""
         rows = len(memory_BSM)
         seen: list[Tensor] = []
         for block in self.parts:
@@ -97,15 +99,15 @@ class DecoderStack(BlockStack[DecoderBlock]):
     def forward(
         self, words_TBE: Tensor, carried: Sequence[Tensor], *, dropout_input: float = 0.0, dropout: float = 0.0
     ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
-        """-> (T, B, H), what to carry on, and the last block's weights of the source, mean over heads, (B, T, S)"""
-        num = 2 * len(self.blocks)
-        num_seen_B, seen, source, lengths_B = carried[0], carried[1 : 1 + num], carried[1 + num : -1], carried[-1]
+        """-> (T, B, H), the new state, and the last block's attention to the source, mean over heads, (B, T, S)"""
+        end = 1 + 2 * len(self.blocks)
+        num_seen_B, seen, source, lengths_B = carried[0], carried[1:end], carried[end:-1], carried[-1]
         is_padding_BS = torch.arange(source[0].shape[1], device=lengths_B.device) >= lengths_B[:, None]
         values_TBH = locked_dropout(self.reader(words_TBE), dropout_input)
         after: list[Tensor] = [(num_seen_B + len(words_TBE)).clamp(max=self.window - 1)]
         for index, block in enumerate(self.parts):
             pair = slice(2 * index, 2 * index + 2)
-            values_TBH, own, weights_BATS = block.decode(
+            values_TBH, new_seen, weights_BATS = block.decode(
                 values_TBH,
                 cast(tuple[Tensor, Tensor], tuple(seen[pair])),
                 num_seen_B,
@@ -113,14 +115,14 @@ class DecoderStack(BlockStack[DecoderBlock]):
                 is_padding_BS,
                 dropout=dropout,
             )
-            after += own
+            after += new_seen
         return self.norm(values_TBH), (*after, *source, lengths_B), weights_BATS.mean(1)
 
     def multiply_adds(self, num_attended: int = 20) -> float:
-        """Of one token that attends to so many."""
+        """Multiply-adds for one token that attends to `num_attended` tokens of target and source each."""
         return self.reader.multiply_adds() + sum(block.multiply_adds(num_attended) for block in self.parts)
 
 
 def _merged(attended_BATD: Tensor) -> Tensor:
-    """The heads side by side. -> (T, B, H)"""
+    """The heads concatenated. -> (T, B, H)"""
     return attended_BATD.permute(2, 0, 1, 3).flatten(2)

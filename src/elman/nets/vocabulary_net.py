@@ -1,6 +1,6 @@
-"""Words in, words out: what every net has whose inputs and answers are the symbols of one vocabulary.
+"""The base of nets whose inputs and outputs are tokens of one vocabulary.
 
-A family says what stands between (`_build_stack`). P features, as the output head reads them · V vocabulary · E width of a word
+A family defines the layers in between (`_build_stack`). P features that the output head reads · V vocabulary · E width of a word
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Layers = Stack | CausalStack | BidirectionalStack | AttentionEncoder | DecoderSt
 class VocabularyNet(Module, Generic[C]):
     """Embeddings, layers, an output head.
 
-    Heads other than `full` need the counts of words. The model's own `config` is the given one with every size filled
-    in: what has to be kept to build it again.
+    Heads other than `full` need the counts of words. The net's own `config` is the given one with every size filled
+    in: all that is needed to build the net again.
     """
 
     def __init__(self, config: C, inputs: NetInputs) -> None:
@@ -59,26 +59,26 @@ class VocabularyNet(Module, Generic[C]):
 
     @abstractmethod
     def _build_stack(self, dtype: torch.dtype) -> Layers:
-        """The layers between the words and the output."""
+        """The layers between the embeddings and the output."""
 
     @abstractmethod
     def _output_width(self) -> int:
-        """How wide what comes out of them is."""
+        """The width of their output."""
 
     @property
     def device(self) -> torch.device:
         return self.embedding.weight.device
 
     def tensors(self) -> dict[str, Array]:
-        """Every number that was learned or fitted, by name; shared ones once."""
+        """Every learned or fitted tensor by name; shared ones once."""
         return tensors_of(self)
 
     def load_tensors(self, tensors: Mapping[str, Array]) -> None:
-        """Become the model whose `tensors()` these were."""
+        """Restore the weights from what `tensors()` returned."""
         load_tensors(self, tensors)
 
     def count_flops(self) -> float:
-        """Multiply-adds of matrix products for one token, forward."""
+        """Multiply-adds of the matrix products for one token, forward."""
         projection = 0 if self.projection is None else self.projection.weight.numel()
         return self.stack.multiply_adds() + projection + self.head.multiply_adds()
 
@@ -103,39 +103,39 @@ class VocabularyNet(Module, Generic[C]):
 
 
 def tensors_of(net: Module) -> dict[str, Array]:
-    """Every number that a net has learned or fitted, by name; shared ones once."""
-    return {name: tensor.detach().cpu().numpy() for name, tensor in _own_tensors(net).items()}
+    """Every learned or fitted tensor of a net by name; shared ones once."""
+    return {name: tensor.detach().cpu().numpy() for name, tensor in _saved_tensors(net).items()}
 
 
 def load_tensors(net: Module, tensors: Mapping[str, Array]) -> None:
-    """Make a net the one whose `tensors_of` these were."""
-    own = _own_tensors(net)
-    for name in sorted(own.keys() ^ tensors.keys()):
-        problem = "missing" if name in own else "not part of such a model"
-        raise DataError(f"the tensors do not fit the settings: {name} is {problem}")
+    """Restore a net from what `tensors_of` returned."""
+    expected = _saved_tensors(net)
+    for name in sorted(expected.keys() ^ tensors.keys()):
+        problem = "missing" if name in expected else "not part of this model"
+        raise DataError(f"the tensors do not match the settings: {name} is {problem}")
     with torch.no_grad():
-        for name, tensor in own.items():
+        for name, tensor in expected.items():
             array = tensors[name]
             if array.shape != tuple(tensor.shape):
-                expected = tuple(tensor.shape)
-                raise DataError(f"the tensors do not fit the settings: {name} is {array.shape}, not {expected}")
+                shape = tuple(tensor.shape)
+                raise DataError(f"the tensors do not fit the settings: {name} has shape {array.shape}, not {shape}")
             # of what was not learned but counted, logarithms may be those of zero
             refuse_not_finite(f"the weight {name}", array, zeros=not isinstance(tensor, Parameter))
             tensor.copy_(torch.from_numpy(np.array(array)))  # a copy: the file may be mapped read-only
 
 
-def _own_tensors(net: Module) -> dict[str, Tensor]:
-    """What is saved: parameters, each once, and persistent buffers."""
+def _saved_tensors(net: Module) -> dict[str, Tensor]:
+    """The tensors that are saved: parameters, each once, and persistent buffers."""
     everything = {**dict(net.named_parameters()), **dict(net.named_buffers())}
-    kept = net.state_dict()
-    return {name: tensor for name, tensor in everything.items() if name in kept}
+    persistent = net.state_dict()
+    return {name: tensor for name, tensor in everything.items() if name in persistent}
 
 
 def embedding_of(tensors: Mapping[str, Array], family: str, *, within: str = "") -> Array:
-    """The words' vectors among a model's tensors, (V, E). `within`: what their name begins with."""
+    """The embedding matrix among a model's tensors, (V, E). `within`: prefix of its name."""
     name = f"{within}embedding.weight"
     if name not in tensors or tensors[name].ndim != 2:
-        raise DataError(f"these are not the tensors of a {family} model: no {name}")
+        raise DataError(f"not the tensors of a {family} model: {name} is missing")
     return tensors[name]
 
 
@@ -146,7 +146,7 @@ def _embedding_width(config: NetConfig, vectors: Array | None) -> int:
     wanted = config.embedding or (config.projection if config.tied else None) or width
     if wanted != width:
         raise UsageError(
-            f"the word vectors have {width} numbers each, the settings want {wanted}",
-            hint=f"leave out model.embedding, or set it to {width}",
+            f"the word vectors have {width} dimensions, the settings ask for {wanted}",
+            hint=f"leave model.embedding out, or set it to {width}",
         )
     return width

@@ -20,7 +20,7 @@ from elman.text.units.vocabulary import EOS_ID, UNK_ID
 if TYPE_CHECKING:
     from elman.nets.embedding import Embedding
     from elman.nets.encoder import BidirectionalStack
-    from elman.nets.onward import OnwardStack
+    from elman.nets.unidirectional import UnidirectionalStack
 
 FOUNDATION_HINT = "--init takes a recurrent model of lm, bilm or masked: elman train lm TEXT --model lstm makes one"
 FAMILIES = ("rnn", "gru", "lstm")
@@ -76,7 +76,7 @@ class Given:
     foundation: Foundation
     rows: Array
 
-    def copy_into(self, net: Any, embedding: Embedding, stack: BidirectionalStack | OnwardStack) -> Taken:
+    def copy_into(self, net: Any, embedding: Embedding, stack: BidirectionalStack | UnidirectionalStack) -> Taken:
         """Copy words and cells into a net's encoder. Their shapes were settled before it was built."""
         import torch
 

@@ -1,13 +1,13 @@
-"""The laws that every language model keeps, as a suite to run over yours, and a model small enough to check by hand.
+"""A test suite for models: the laws that every language model must satisfy, and a model small enough to check by hand.
 
-    check_language_model(lm, rng=np.random.default_rng(0))        # all laws; a broken one is named by its function
+    check_language_model(lm, rng=np.random.default_rng(0))        # all laws; an error names the law that failed
     @pytest.mark.parametrize("law", LAWS)                         # or each law as a test of its own
     def test_my_model_keeps_the_law(law): law(lm, np.random.default_rng(0), 1e-5)
-    check_conditional_model(lm, sources, rng=rng)                 # a model of targets: the same laws, given each source
-    check_task_model(model, folder=tmp_path, lines=lines, data=path)  # a tagger, classifier, ...: laws of what it answers
+    check_conditional_model(lm, sources, rng=rng)                 # a seq2seq model: the same laws, given each source
+    check_task_model(model, folder=tmp_path, lines=lines, data=path)  # a tagger, classifier, ...: laws of predictions
 
-Laws see a model only as `elman.lm.FreeModel` declares it. Texts are half drawn from the model (so it knows them), half
-uniform (others); tokens of probability zero are welcome. `B` rows, `T` tokens, `V` vocabulary.
+Laws use a model only through the protocol `elman.lm.FreeModel`. Half of the texts are sampled from the model, half are
+uniform; tokens of probability zero are allowed. `B` rows, `T` tokens, `V` vocabulary.
 """
 
 from elman.testing.comparing import BrokenLawError

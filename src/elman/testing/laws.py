@@ -1,4 +1,4 @@
-"""The laws that every language model keeps."""
+"""The laws that every language model must satisfy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Law = Callable[[FreeModel[Any], np.random.Generator, float], None]
 
 
 def predictions_are_normalised(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
-    """Whatever was read, the next token's probabilities are float32 (B, V), at most one each, and sum to one."""
+    """After any text, `predict` gives float32 (B, V) log-probabilities that sum to one."""
     texts = some_texts(lm, rng, rows=6, num_tokens=6)
     state = lm.start(len(texts))
     for t in range(texts.shape[1] + 1):
@@ -42,7 +42,7 @@ def predictions_are_normalised(lm: FreeModel[Any], rng: np.random.Generator, tol
 
 
 def scoring_equals_stepping(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
-    """`score` gives what `predict` gives one token at a time, and leaves the state `advance` leaves."""
+    """`score` equals `predict` one token at a time, and its state equals that of `advance`."""
     texts = some_texts(lm, rng, rows=6, num_tokens=7)
     scored, state = lm.score(texts, full_lengths(texts), lm.start(len(texts)))
     if scored.shape != texts.shape or scored.dtype != np.float32:
@@ -56,7 +56,7 @@ def scoring_equals_stepping(lm: FreeModel[Any], rng: np.random.Generator, tolera
 
 
 def a_state_is_never_changed(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
-    """Nothing done with a state changes it, nor what it predicts; nor are the tokens handed in touched."""
+    """No operation changes a state or its predictions, nor the tokens passed in."""
     state = state_after(lm, some_texts(lm, rng, rows=5, num_tokens=4))
     texts = rng.integers(0, lm.vocab_size, size=(5, 3))
     given = texts.copy()
@@ -76,11 +76,11 @@ def a_state_is_never_changed(lm: FreeModel[Any], rng: np.random.Generator, toler
                 raise BrokenLawError("a leaf of the old state was changed")
         require_same(lm.predict(state), predicted, 0, "what the old state predicts")
         if not np.array_equal(texts, given):
-            raise BrokenLawError("the tokens handed in were changed")
+            raise BrokenLawError("the tokens passed in were changed")
 
 
 def selecting_commutes_with_reading(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
-    """Choosing, reordering and repeating rows before or after reading a token comes to the same."""
+    """Selecting, reordering and repeating rows gives the same before and after reading a token."""
     state = state_after(lm, some_texts(lm, rng, rows=5, num_tokens=4))
     tokens = rng.integers(0, lm.vocab_size, size=5)
     rows = np.array([3, 0, 0, 4, 2, 3])
@@ -92,8 +92,8 @@ def selecting_commutes_with_reading(lm: FreeModel[Any], rng: np.random.Generator
 
 
 def joining_commutes_with_reading(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
-    """States of any age joined are their rows in order, whether joined before or after reading on."""
-    ages = {0: 2, 1: 1, 6: 3, 2: 2}  # tokens read: rows
+    """Joining states of any age keeps their rows in order, and gives the same before and after reading on."""
+    ages = {0: 2, 1: 1, 6: 3, 2: 2}  # number of rows by tokens read
     parts = [state_after(lm, some_texts(lm, rng, rows=rows, num_tokens=age)) for age, rows in ages.items()]
     joined = lm.join(parts)
     if num_rows(joined) != sum(ages.values()):
@@ -108,7 +108,7 @@ def joining_commutes_with_reading(lm: FreeModel[Any], rng: np.random.Generator, 
 
 
 def a_row_alone_equals_the_row_in_a_batch(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
-    """Rows do not see each other, and a shorter row does not notice how long the others are."""
+    """Rows are independent of each other and of each other's lengths."""
     texts = some_texts(lm, rng, rows=5, num_tokens=7)
     lengths = np.array([7, 3, 0, 5, 1])
     scored, state = lm.score(texts, lengths, lm.start(5))
@@ -121,7 +121,7 @@ def a_row_alone_equals_the_row_in_a_batch(lm: FreeModel[Any], rng: np.random.Gen
 
 
 def padding_is_neutral(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
-    """What stands behind a row's last token changes nothing and scores 0; a row of length 0 keeps its state."""
+    """Padding changes nothing and scores 0; a row of length 0 keeps its state."""
     texts = some_texts(lm, rng, rows=6, num_tokens=6)
     lengths = np.array([6, 0, 2, 5, 1, 0])
     padding = np.arange(6) >= lengths[:, None]
@@ -138,7 +138,7 @@ def padding_is_neutral(lm: FreeModel[Any], rng: np.random.Generator, tolerance: 
 
 
 def cutting_a_text_changes_nothing(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
-    """Scored in two pieces, the state carried from one to the other, a text scores as in one."""
+    """A text scored in two pieces, with the state carried over, scores as in one."""
     texts = some_texts(lm, rng, rows=5, num_tokens=8)
     lengths = np.array([8, 8, 5, 3, 1])
     whole, whole_state = lm.score(texts, lengths, lm.start(5))
@@ -150,7 +150,7 @@ def cutting_a_text_changes_nothing(lm: FreeModel[Any], rng: np.random.Generator,
 
 
 def the_future_cannot_change_the_past(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
-    """A token's score depends on the tokens before it alone."""
+    """A token's score depends only on the tokens before it."""
     texts = some_texts(lm, rng, rows=4, num_tokens=8)
     scored, _ = lm.score(texts, full_lengths(texts), lm.start(4))
     for known in range(1, 8):
@@ -160,7 +160,7 @@ def the_future_cannot_change_the_past(lm: FreeModel[Any], rng: np.random.Generat
 
 
 def all_strings_sum_to_one(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
-    """The scores of all strings of one length are a distribution: length 3 where that is few, else 1 after a text."""
+    """The probabilities of all strings of one length (3 for a small vocabulary, else 1) sum to one."""
     length = 3 if lm.vocab_size <= 16 else 1
     strings = np.array(list(itertools.product(range(lm.vocab_size), repeat=length)))
     for age in (0, 5):
@@ -173,7 +173,7 @@ def all_strings_sum_to_one(lm: FreeModel[Any], rng: np.random.Generator, toleran
 
 
 def the_widest_beam_finds_the_best(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
-    """A beam as wide as the space of strings (over four tokens, up to length 3) finds what brute force finds."""
+    """A beam as wide as the number of strings (over four tokens, up to length 3) finds the same as brute force."""
     context = some_texts(lm, rng, rows=1, num_tokens=4)
     state = state_after(lm, context)
     known = dict.fromkeys([*context[0].tolist(), *rng.permutation(min(lm.vocab_size, 1000)).tolist()])
@@ -199,37 +199,35 @@ def the_widest_beam_finds_the_best(lm: FreeModel[Any], rng: np.random.Generator,
                 forbid=forbid,
             )[0]
         except UsageError as error:
-            raise BrokenLawError(f"the beam found nothing: {error}") from error
+            raise BrokenLawError(f"beam search found nothing: {error}") from error
         finished = [h.nats / float(length_norm(len(h.tokens), length_penalty)) for h in found if h.is_finished]
         require_same(np.array(finished), best, tolerance, "the best hypotheses of a beam")
 
 
 def samples_follow_the_prediction(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
-    """Sampled strings (of two tokens where that is few, else one) occur as often as `score` says: chi-square test."""
+    """Sampled strings (of two tokens for a small vocabulary, else one) follow `score`, by a chi-square test."""
     begin = state_after(lm, some_texts(lm, rng, rows=1, num_tokens=3))
     length = 2 if lm.vocab_size <= 32 else 1
     strings = np.array(list(itertools.product(range(lm.vocab_size), repeat=length)))
     probabilities = np.exp(nats_of(lm, begin, strings) * -1)
     counts = np.zeros(len(strings))
     place_values = lm.vocab_size ** np.arange(length - 1, -1, -1)
-    num_draws, together = 4000, max(1, min(4000, 4_000_000 // lm.vocab_size))
-    for first in range(0, num_draws, together):
-        state = repeat(begin, min(together, num_draws - first))
+    num_draws, batch_rows = 4000, max(1, min(4000, 4_000_000 // lm.vocab_size))
+    for first in range(0, num_draws, batch_rows):
+        state = repeat(begin, min(batch_rows, num_draws - first))
         drawn = sample_rows(lm, state, rng=rng, max_tokens=length)
         np.add.at(counts, np.array([h.tokens for h in drawn]) @ place_values, 1)
     if counts[probabilities == 0].any():
         raise BrokenLawError("a string of probability zero was sampled")
-    chance = chi_square(counts, num_draws * probabilities)
-    if chance < 1e-6:
-        raise BrokenLawError(
-            f"sampled frequencies differ from the prediction; by chance once in {1 / max(chance, 1e-300):.0e}"
-        )
+    p_value = chi_square(counts, num_draws * probabilities)
+    if p_value < 1e-6:
+        raise BrokenLawError(f"sampled frequencies differ from the prediction (chi-square, p = {p_value:.0e})")
 
 
 def saving_and_loading_is_exact(
     lm: FreeModel[Any], rng: np.random.Generator, *, roundtrip: Callable[[FreeModel[Any]], FreeModel[Any]]
 ) -> None:
-    """A model saved and loaded again gives the same numbers to the bit."""
+    """A model that was saved and loaded gives bit-identical numbers."""
     loaded = roundtrip(lm)
     if loaded.vocab_size != lm.vocab_size:
         raise BrokenLawError(f"a vocabulary of {lm.vocab_size} came back as {loaded.vocab_size}")
@@ -263,7 +261,7 @@ def check_language_model(
     tolerance: float = 1e-5,
     roundtrip: Callable[[FreeModel[Any]], FreeModel[Any]] | None = None,
 ) -> None:
-    """Run every law; the first one broken is raised as `BrokenLawError`, and its name is in the message."""
+    """Check every law; the first violation raises a `BrokenLawError` that names the law."""
     laws = list(LAWS)
     if roundtrip is not None:
 

@@ -1,4 +1,4 @@
-"""The laws of models of targets given sources: those of language models, given each source, and their own."""
+"""The laws of conditional (seq2seq) models: those of language models, given each source, and two about sources."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SourceLaw = Callable[[ConditionalModel[Any], Sequence[Array], np.random.Generato
 
 
 class Given:
-    """A model of targets given one source, as a model that begins from nothing: so it can keep the same laws.
+    """A conditional model with a fixed source, as a model with a start state: so the same laws apply.
 
-    The source is padded by other tokens, and by more of them at every start: states of one source are ragged.
+    The amount of padding of the source changes with every start, so that states differ in source length.
     """
 
     def __init__(self, lm: ConditionalModel[Any], source: Array) -> None:
@@ -32,33 +32,33 @@ class Given:
         self.vocab_size = lm.vocab_size
 
     def start(self, rows: int) -> Any:
-        """The source in every row."""
+        """The state after encoding the source in every row."""
         padding = np.full(self._num_starts % 3, self._source[0])
         self._num_starts += 1
         source = np.tile(np.concatenate([self._source, padding]), (rows, 1))
         return self._lm.encode(source, np.full(rows, len(self._source)))
 
     def predict(self, state: Any) -> Array:
-        """As the model does."""
+        """As in the model."""
         return self._lm.predict(state)
 
     def advance(self, tokens: Array, state: Any) -> Any:
-        """As the model does."""
+        """As in the model."""
         return self._lm.advance(tokens, state)
 
     def score(self, tokens: Array, lengths: Array, state: Any) -> tuple[Array, Any]:
-        """As the model does."""
+        """As in the model."""
         return self._lm.score(tokens, lengths, state)
 
     def join(self, states: Sequence[Any]) -> Any:
-        """As the model does."""
+        """As in the model."""
         return self._lm.join(states)
 
 
 def a_source_alone_equals_the_source_in_a_batch(
     lm: ConditionalModel[Any], sources: Sequence[Array], rng: np.random.Generator, tolerance: float
 ) -> None:
-    """Sources do not see each other, nor what stands behind their last tokens; nor are they changed."""
+    """Sources are independent of each other and of padding; and they are not changed."""
     lengths = np.array([len(source) for source in sources])
     alone = [lm.encode(source[None], lengths[row : row + 1]) for row, source in enumerate(sources)]
     joined = lm.join(alone)
@@ -69,14 +69,14 @@ def a_source_alone_equals_the_source_in_a_batch(
         given = batch.copy()
         state = lm.encode(batch, lengths)
         if not np.array_equal(batch, given):
-            raise BrokenLawError("the sources handed in were changed")
+            raise BrokenLawError("the sources passed in were changed")
         require_same_states(lm, rng, state, joined, tolerance, f"the state of sources padded with {filler}")
 
 
 def joined_sources_score_as_before(
     lm: ConditionalModel[Any], sources: Sequence[Array], rng: np.random.Generator, tolerance: float
 ) -> None:
-    """States of different sources, joined after different targets were read, go on as each would have."""
+    """States of different sources and target lengths, once joined, score as each does alone."""
     alone = []
     for age, source in enumerate(sources):
         state = lm.encode(source[None], np.array([len(source)]))
@@ -87,8 +87,8 @@ def joined_sources_score_as_before(
     lengths = np.arange(len(sources)) % 5
     scored, _ = lm.score(texts, lengths, lm.join(alone))
     for row, state in enumerate(alone):
-        own, _ = lm.score(texts[row : row + 1], lengths[row : row + 1], state)
-        require_same(scored[row], own[0], tolerance, f"the score of source {row}")
+        expected, _ = lm.score(texts[row : row + 1], lengths[row : row + 1], state)
+        require_same(scored[row], expected[0], tolerance, f"the score of source {row}")
 
 
 SOURCE_LAWS: tuple[SourceLaw, ...] = (a_source_alone_equals_the_source_in_a_batch, joined_sources_score_as_before)
@@ -97,7 +97,7 @@ SOURCE_LAWS: tuple[SourceLaw, ...] = (a_source_alone_equals_the_source_in_a_batc
 def check_conditional_model(
     lm: ConditionalModel[Any], sources: Sequence[Array], *, rng: np.random.Generator, tolerance: float = 1e-5
 ) -> None:
-    """Every law of language models for each source, and those about sources. The sources should differ in length."""
+    """Check every law of language models for each source, and the laws of sources. Sources should differ in length."""
     for number, source in enumerate(sources):
         try:
             check_language_model(Given(lm, source), rng=rng, tolerance=tolerance)

@@ -1,6 +1,6 @@
-"""Laws that every task's model keeps, whatever it answers: your own tasks can be held to them too.
+"""Laws that every task's model must satisfy, for your own tasks too.
 
-`lines` are lines that the model can answer, each by itself; `data` is what `evaluate` reads.
+`lines` are inputs of the model, one per line; `data` is a file for `evaluate`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TOLERANCE = 2e-4  # printed probabilities have four digits, of which the last ma
 def check_task_model(
     model: TaskModel[Any], *, folder: Path, lines: Sequence[str] = (), data: Path | None = None
 ) -> None:
-    """All laws. `folder` is an empty place for files; without `lines` the model is not asked to predict."""
+    """Check all laws. `folder` is an empty directory for files; without `lines` predictions are not checked."""
     if lines:
         a_line_alone_is_answered_as_among_others(model, lines, folder=folder)
         empty_input_is_answered(model, folder=folder)
@@ -36,14 +36,14 @@ def check_task_model(
 
 
 def a_line_alone_is_answered_as_among_others(model: TaskModel[Any], lines: Sequence[str], *, folder: Path) -> None:
-    """In any company and in any order: answers come in the order of the lines."""
-    together = _answers(model, lines, folder)
+    """A prediction does not depend on the other lines or their order; predictions are in the order of the lines."""
+    together = _predictions(model, lines, folder)
     if len(together) != len(lines):
-        raise BrokenLawError(f"{len(lines)} lines have {len(together)} answers")
-    backwards = _answers(model, list(reversed(lines)), folder)
+        raise BrokenLawError(f"{len(lines)} lines have {len(together)} predictions")
+    backwards = _predictions(model, list(reversed(lines)), folder)
     for number, line in enumerate(lines):
-        _compare(_answers(model, [line], folder)[0], together[number], f"line {number + 1} alone")
-        _compare(backwards[-1 - number], together[number], f"line {number + 1} in the opposite order")
+        _compare(_predictions(model, [line], folder)[0], together[number], f"line {number + 1} alone")
+        _compare(backwards[-1 - number], together[number], f"line {number + 1} in reverse order")
 
 
 def is_net(model: TaskModel[Any]) -> bool:
@@ -70,49 +70,49 @@ def a_text_alone_is_encoded_as_among_others(model: TaskModel[Any], texts: Sequen
 
 
 def empty_input_is_answered(model: TaskModel[Any], *, folder: Path) -> None:
-    """An empty file has no answers, and is no error."""
+    """An empty file gives no predictions and no error."""
     path = folder / "empty.txt"
     path.write_text("")
-    found = list(model.predict_lines([path]))
-    if found:
-        raise BrokenLawError(f"an empty file has {len(found)} answers")
+    predictions = list(model.predict_lines([path]))
+    if predictions:
+        raise BrokenLawError(f"an empty file has {len(predictions)} predictions")
 
 
 def what_was_saved_answers_the_same(
     model: TaskModel[Any], lines: Sequence[str], *, folder: Path, data: Path | None
 ) -> None:
-    """Predictions, numbers and information of a model that was saved and loaded."""
+    """A model that was saved and loaded has the same record, predictions and metrics."""
     model.save(folder / "saved")
     again = load_model(folder / "saved")
     _compare(again.record.model_dump(mode="json"), model.record.model_dump(mode="json"), "the record")
     if lines:
-        _compare(_answers(again, lines, folder), _answers(model, lines, folder), "answers after loading")
+        _compare(_predictions(again, lines, folder), _predictions(model, lines, folder), "predictions after loading")
     if data is not None:
-        _compare(again.evaluate(data), model.evaluate(data), "numbers after loading")
+        _compare(again.evaluate(data), model.evaluate(data), "metrics after loading")
 
 
 def what_was_measured_in_training_is_what_evaluate_says(model: TaskModel[Any], data: Path) -> None:
-    """The numbers in the record are of the held-out data, and computed by the same rule."""
+    """The metrics in the record equal those of `evaluate` on the held-out data."""
     measured, found = model.record.valid or {}, model.evaluate(data)
     shared = [key for key in measured if key in found and measured[key] is not None and key != "notes"]
     if not any(isinstance(measured[key], float) for key in shared):
-        raise BrokenLawError("the record has no number that evaluate has")
+        raise BrokenLawError("the record has no metric of evaluate")
     for key in shared:
         _compare(found[key], measured[key], f"evaluate's {key}")
 
 
-def _answers(model: TaskModel[Any], lines: Sequence[str], folder: Path) -> list[dict[str, Any]]:
+def _predictions(model: TaskModel[Any], lines: Sequence[str], folder: Path) -> list[dict[str, Any]]:
     path = folder / "lines.txt"
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     plain = [prediction.line() for prediction in model.predict_lines([path])]
     detailed = [prediction.as_json() for prediction in model.predict_lines([path], PredictOptions(details=True))]
     if len(plain) != len(detailed):
-        raise BrokenLawError(f"{len(plain)} plain answers, {len(detailed)} with details")
+        raise BrokenLawError(f"{len(plain)} plain predictions, {len(detailed)} with details")
     return [{"line": line, "json": json} for line, json in zip(plain, detailed, strict=True)]
 
 
 def _compare(found: Any, wanted: Any, what: str) -> None:
-    """An error where two answers differ by more than rounding."""
+    """Raise an error if two values differ by more than rounding."""
     if isinstance(found, float) and isinstance(wanted, float):
         if not math.isclose(found, wanted, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
             raise BrokenLawError(f"{what}: {found} instead of {wanted}")

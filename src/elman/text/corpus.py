@@ -23,7 +23,7 @@ from elman.text.gathering import Gathered, KeptText, gather, num_training_lines
 from elman.text.readers import SKIP_HINT, Fault, LineBlock, Reader, Sources
 from elman.text.settings import DataConfig
 from elman.text.spool import CHUNK_ITEMS
-from elman.text.units.bpe import check_bpe, learn_pairs
+from elman.text.units.bpe import check_bpe, train_bpe
 from elman.text.units.guess import SAMPLE_BYTES, Guess, guess_units
 from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.splitters import BpeSplitter, Splitter, learner
@@ -234,7 +234,7 @@ def _number(
         return text, TokenizerSpec(units, splitter.symbols(), data.separator)
     check_bpe(units)
     with closing(KeptText(blocks, directory)) as kept:
-        recipe = learn_pairs(kept.lines(num_training_lines(kept.line_bytes, share)), units)
+        recipe = train_bpe(kept.lines(num_training_lines(kept.line_bytes, share)), units)
         text = gather(kept.blocks(), BpeSplitter(bpe_backend(recipe)).encode, np.int32, directory)
     return text, recipe
 
@@ -299,7 +299,7 @@ def learn_tokenizer(texts: Sequence[Sequence[str]], units: str, *, min_count: in
     """The symbols of some texts, each a list of lines: one vocabulary for all of them."""
     if units.startswith("bpe:"):
         check_bpe(units)
-        recipe = learn_pairs((line.encode() for lines in texts for line in lines), units)
+        recipe = train_bpe((line.encode() for lines in texts for line in lines), units)
         splitter: Splitter = BpeSplitter(bpe_backend(recipe))
     else:
         splitter = learner(units, None)

@@ -65,7 +65,7 @@ def test_a_neural_cache_without_a_net_is_refused_with_a_remedy(
     found = run("mix", counts, "neural-cache", "--valid", text, "--out", tmp_path / "no")
     assert found.code == 2
     assert found.err.splitlines()[-2:] == [
-        "error: a neural cache needs a net beside it, and no member is one",
+        "error: a neural cache needs a net among the members",
         "hint: give the directory of a net (lstm, gru, …) itself, not of a mixture; a cache needs none",
     ]
     wrong = run("mix", net, "neural-cache:teta=1", "--valid", text, "--out", tmp_path / "no")

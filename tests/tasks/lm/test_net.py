@@ -168,11 +168,11 @@ def test_tensors_that_do_not_fit_are_refused_by_name(name: str) -> None:
 
     load(good)
     for key in good:
-        with pytest.raises(DataError, match=rf"{key} is missing|no {key}"):
+        with pytest.raises(DataError, match=rf"{key} is missing"):
             load({name: array for name, array in good.items() if name != key})
-    with pytest.raises(DataError, match=r"extra is not part of such a model"):
+    with pytest.raises(DataError, match=r"extra is not part of this model"):
         load({**good, "extra": np.zeros(3)})
-    with pytest.raises(DataError, match=r"head.bias is \(9,\), not"):
+    with pytest.raises(DataError, match=r"head.bias has shape \(9,\), not"):
         load({**good, "head.bias": np.zeros(9)})
 
 
@@ -195,7 +195,7 @@ def test_frozen_vectors_are_no_parameter_but_are_saved() -> None:
 
 def test_vectors_of_another_width_are_refused() -> None:
     config = RecurrentConfig(hidden=4, embedding=7, vectors="some.txt")
-    with pytest.raises(UsageError, match="have 2 numbers each, the settings want 7"):
+    with pytest.raises(UsageError, match="have 2 dimensions, the settings ask for 7"):
         RecurrentModel(config, NetInputs(3, vectors=np.zeros((3, 2))), reset_lines=False)
 
 

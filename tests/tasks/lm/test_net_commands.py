@@ -167,11 +167,11 @@ def test_mixing_what_knows_other_words_is_refused(run: Run, text: Path, tmp_path
         (["--model", "lstm", "--epochs", "1", "--device", "tpu9"], 2, "no device 'tpu9'"),
         (["--model", "lstm", "--epochs", "1", "--device", "meta9:7"], 2, "no device 'meta9:7'"),
         (["--model", "lstm", "--budget", "0.2s"], 2, "too short"),
-        (["--model", "lstm", "--epochs", "1", "--set", "model.head=nce", "--set", "model.samples=11"], 2, "(10)"),
+        (["--model", "lstm", "--epochs", "1", "--set", "model.head=nce", "--set", "model.samples=11"], 2, "(10 words)"),
         (
             ["--model", "rnn", "--epochs", "1", "--set", "model.maxent=5", "--set", f"model.maxent_size={10**12}"],
             2,
-            "model.maxent_size=1000000000000 would take 60,000.0 GB of memory",
+            "model.maxent_size=1000000000000 needs 60,000.0 GB of memory",
         ),
         (["--model", "lstm", "--budget", "soon"], 2, "no duration"),
         (["--model", "lstm", "--set", "model.vectors=nowhere.txt"], 66, "nowhere.txt"),

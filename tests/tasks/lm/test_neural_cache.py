@@ -159,18 +159,18 @@ def test_without_a_net_there_is_nothing_to_follow() -> None:
     with pytest.raises(UsageError, match="needs a net") as error:
         fit_mixture([table], repetitive(50), reset_lines=False, neural_caches=[NeuralCacheConfig()], report=silent)
     assert "directory of a net" in str(error.value.hint)
-    with pytest.raises(UsageError, match="member 0 is none") as error:
+    with pytest.raises(UsageError, match="member 0 is not one") as error:
         fit_mixture([table, build("lstm")], repetitive(50), reset_lines=False, neural_caches=[CONFIG], report=silent)
     assert error.value.hint == "members that are nets: 1"
-    with pytest.raises(UsageError, match="member 1 is none"):  # the cache itself, and a net that comes too late
+    with pytest.raises(UsageError, match="member 1 is not one"):  # the cache itself, and a net that comes too late
         Mixture(
             [NeuralCache(CONFIG.model_copy(update={"net": 1}), vocab_size=6), build("lstm")], np.array([[0.5, 0.5]])
         )
-    with pytest.raises(UsageError, match="member 3 is none"):
+    with pytest.raises(UsageError, match="member 3 is not one"):
         Mixture([table, NeuralCache(CONFIG.model_copy(update={"net": 3}), vocab_size=6)], np.array([[0.5, 0.5]]))
 
 
 def test_a_mixture_that_was_saved_without_its_net_is_refused() -> None:
     config = MixtureConfig(members=(UniformConfig(), CONFIG))
-    with pytest.raises(UsageError, match="follows a net"):
+    with pytest.raises(UsageError, match="needs a net, and member"):
         restore_model(config, {"weights": np.array([0.5, 0.5])}, Shape(6, False))

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from elman.core.arrays import Array
 from elman.nets.inputs import NetInputs
-from elman.nets.transformer import GAIN, MIN_STRIDE, BlockShape, CausalBlock
+from elman.nets.transformer import MIN_STRIDE, POSITION_GAIN, BlockShape, CausalBlock
 from elman.tasks.lm.families.transformer import TransformerConfig
 from elman.tasks.lm.families.transformer_net import TransformerModel
 from elman.text.units.vocabulary import EOS_ID
@@ -54,7 +54,7 @@ def plain_log_probs(model: TransformerModel, text: list[int]) -> Tensor:
                 places = range(max(0, here - config.window + 1), here + 1)
                 energies = [
                     queries[here][head] @ keys[place][head] / math.sqrt(width)
-                    + GAIN * block.distances[here - place, head]
+                    + POSITION_GAIN * block.distances[here - place, head]
                     for place in places
                 ]
                 shares = torch.stack(energies).softmax(0)
@@ -138,7 +138,7 @@ def test_heads_begin_by_looking_nearer_and_farther() -> None:
     """Slopes of 2^-4 and 2^-8 for two heads (Press et al. 2022)."""
     block = CausalBlock(BlockShape(4, num_heads=2, feed_forward=3, window=3, activation="relu"), dtype=F64)
     block.initialise(torch.Generator().manual_seed(0), num_blocks=1)
-    assert (GAIN * block.distances).tolist() == [[0, 0], [-1 / 16, -1 / 256], [-2 / 16, -2 / 256]]
+    assert (POSITION_GAIN * block.distances).tolist() == [[0, 0], [-1 / 16, -1 / 256], [-2 / 16, -2 / 256]]
 
 
 @pytest.mark.parametrize(("hidden", "heads"), [(256, 4), (512, 8), (100, 2), (64, 1), (40, 1), (97, 1)])

@@ -167,7 +167,7 @@ def test_it_learns_to_restore_what_comes_later(name: str) -> None:
         ({"window": "5"}, "window is for transformer, not for lstm"),
         ({"family": "transformer", "skip": "residual"}, "a transformer has its own"),
         ({"family": "transformer", "hidden": "10", "attention_heads": "4"}, "multiple of attention_heads"),
-        ({"layers": "1", "skip": "dense"}, "there are not two"),
+        ({"layers": "1", "skip": "dense"}, "needs at least 2 layers"),
     ],
 )
 def test_what_cannot_apply_is_refused(settings: dict[str, str], message: str) -> None:

@@ -199,9 +199,9 @@ def test_a_net_that_comes_back_from_its_tensors_is_the_same_to_the_bit() -> None
 
 def test_tensors_of_another_model_are_refused() -> None:
     model = build("attention")
-    with pytest.raises(DataError, match="do not fit the settings"):
+    with pytest.raises(DataError, match="do not match the settings"):
         Seq2SeqModel.from_tensors(Seq2SeqConfig(hidden=4, context="initial"), model.tensors(), vocab_size=5)
-    with pytest.raises(DataError, match=r"no embedding.weight"):
+    with pytest.raises(DataError, match=r"embedding.weight is missing"):
         Seq2SeqModel.from_tensors(Seq2SeqConfig(), {}, vocab_size=5)
 
 

@@ -62,7 +62,7 @@ class NeuralModel(NeuralLm[L], StreamNet):
                     order=self.config.maxent,
                     symbols=self.head.symbols(),
                     reset_lines=self.reset_lines,
-                    most=self.config.maxent_size,
+                    max_ngrams=self.config.maxent_size,
                 )
             )
 
@@ -95,7 +95,7 @@ class NeuralModel(NeuralLm[L], StreamNet):
 
     def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, state: Carried) -> tuple[Loss, Carried]:
         """See `StreamNet`."""
-        reading = self._follow(inputs.t(), state, is_noisy=self.training)
+        reading = self._read_tokens(inputs.t(), state, is_noisy=self.training)
         features_NP = reading.features.flatten(0, 1)
         targets_N = targets.t().flatten()
         histories_NK = None if reading.histories is None else reading.histories.flatten(0, 1)

@@ -23,8 +23,8 @@ from elman.nets.full_head import FullHead
 from elman.nets.inputs import NetInputs
 from elman.nets.layer import LayerVectors
 from elman.nets.neural_lm import Carried, NeuralLm, NeuralState
-from elman.nets.onward import OnwardStack
 from elman.nets.trainable import Loss
+from elman.nets.unidirectional import UnidirectionalStack
 from elman.nets.vocabulary_net import embedding_of
 from elman.tasks.seq2seq.config import Seq2SeqConfig
 from elman.tasks.seq2seq.data import PairBatch
@@ -40,7 +40,7 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
     longest_source: tokens of the longest source it is to be trained on, for what has a place for each.
     """
 
-    encoder: BidirectionalStack | OnwardStack | AttentionEncoder
+    encoder: BidirectionalStack | UnidirectionalStack | AttentionEncoder
     _num_batches: Tensor
 
     def __init__(

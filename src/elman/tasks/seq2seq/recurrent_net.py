@@ -21,8 +21,8 @@ from elman.nets.dropout import locked_dropout
 from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
 from elman.nets.layer import draw_weights
 from elman.nets.neural_lm import Carried, LayerOutputs, NeuralState
-from elman.nets.onward import OnwardStack
 from elman.nets.stack import Stack, layer_inputs
+from elman.nets.unidirectional import UnidirectionalStack
 from elman.tasks.seq2seq.config import Seq2SeqConfig
 from elman.tasks.seq2seq.net import PairModel, padded_leaves
 
@@ -244,8 +244,10 @@ class _Written(NamedTuple):
     weights: Tensor | None  # (B, T, S) of attention
 
 
-def _build_encoder(config: Seq2SeqConfig, inputs: int, dtype: torch.dtype) -> BidirectionalStack | OnwardStack:
-    kind: type[BidirectionalStack] | type[OnwardStack] = BidirectionalStack if config.bidirectional else OnwardStack
+def _build_encoder(config: Seq2SeqConfig, inputs: int, dtype: torch.dtype) -> BidirectionalStack | UnidirectionalStack:
+    kind: type[BidirectionalStack] | type[UnidirectionalStack] = (
+        BidirectionalStack if config.bidirectional else UnidirectionalStack
+    )
     hidden = config.hidden // 2 if config.bidirectional else config.hidden
     make: Callable[[int], object] = partial(make_cell, config.cell, hidden=hidden, reset=config.reset, dtype=dtype)
     return kind(

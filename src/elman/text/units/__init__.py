@@ -1,1 +1,1 @@
-"""What tokens are: space, word, char, byte, bpe. Splitters, vocabulary, tokenizer.json, decoding."""
+"""Tokenizers for each kind of units (space, word, char, byte, bpe): splitters, vocabulary, tokenizer.json, decoding."""

@@ -1,4 +1,4 @@
-"""The 256 bytes as 256 visible characters, as every byte-level vocabulary since GPT-2 writes them."""
+"""The 256 bytes as 256 visible characters: GPT-2's byte-level alphabet."""
 
 from __future__ import annotations
 

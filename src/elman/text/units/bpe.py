@@ -1,4 +1,4 @@
-"""Byte-pair encoding learnt from lines, by the `tokenizers` library."""
+"""Byte-pair encoding, trained on lines with the `tokenizers` library."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Iterable
 from elman.core.errors import UsageError
 from elman.text.units.alphabet import BYTE_CHARACTERS
 from elman.text.units.pipelines import BPE_PATTERN, TokenizerSpec
-from elman.text.units.splitters import NOTHING, bpe_pieces
+from elman.text.units.splitters import SPECIAL_TOKENS, bpe_pieces
 
-MIN_SYMBOLS = len(NOTHING) + 256
+MIN_SYMBOLS = len(SPECIAL_TOKENS) + 256  # <unk>, </s> and all bytes
 MAX_SYMBOLS = 1_000_000
 
 
 def check_bpe(units: str) -> None:
-    """Refuse `bpe:N` for an N that cannot be. It counts all symbols: <unk>, </s> and the 256 bytes too."""
+    """Refuse `bpe:N` for an N out of range. N counts all symbols, including <unk>, </s> and the 256 bytes."""
     num_symbols = int(units.removeprefix("bpe:"))
     if not MIN_SYMBOLS <= num_symbols <= MAX_SYMBOLS:
-        hint = f"from bpe:{MIN_SYMBOLS} (the 256 bytes, <unk> and </s>) to bpe:{MAX_SYMBOLS}"
-        raise UsageError(f"there can be no {units}", hint=hint)
+        hint = f"give bpe:{MIN_SYMBOLS} (the 256 bytes, <unk> and </s>) to bpe:{MAX_SYMBOLS}"
+        raise UsageError(f"{units} is out of range", hint=hint)
 
 
-def learn_pairs(lines: Iterable[bytes], units: str) -> TokenizerSpec:
-    """Symbols and merges from the lines of a training text; the symbols in the library's order."""
+def train_bpe(lines: Iterable[bytes], units: str) -> TokenizerSpec:
+    """Symbols and merges trained on lines of text; the symbols in the library's order."""
     import tokenizers
     from tokenizers import models, pre_tokenizers, trainers
 
@@ -36,7 +36,7 @@ def learn_pairs(lines: Iterable[bytes], units: str) -> TokenizerSpec:
     )
     trainer = trainers.BpeTrainer(
         vocab_size=int(units.removeprefix("bpe:")),
-        special_tokens=list(NOTHING),
+        special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=sorted(BYTE_CHARACTERS),
         show_progress=False,
     )

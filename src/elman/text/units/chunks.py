@@ -1,7 +1,7 @@
-"""Byte strings of a text as numbers, a block of text at a time. Knows nothing of what the strings mean.
+"""Numbers for the byte strings of a text, a block at a time. Knows nothing of what the strings mean.
 
-Asking a dictionary for every word of a text costs 170 ns a word. Here strings of up to 16 bytes (99.998 % of the words
-of English novels) become one or two 64-bit keys, and numpy searches a table of keys for a whole block: 50 ns a word.
+Looking up every word of a text in a dictionary costs 170 ns per word. Here strings of up to 16 bytes (99.998 % of the words
+of English novels) become one or two 64-bit keys, and numpy looks up a whole block in a hash table: 50 ns per word.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import numpy as np
 
 from elman.core.arrays import Array
 
-LINE_END = b"\xff"  # the chunk that stands for the end of a line; no UTF-8 text contains this byte
-_PADDING = 24  # so that reading two keys at any place stays inside
-_LANE = 8  # bytes in a key
-_KEEP = np.array(
-    [(1 << (8 * size)) - 1 for size in range(_LANE + 1)], dtype=np.uint64
-)  # by length, what is kept of a key
+LINE_END = b"\xff"  # the chunk for the end of a line; no UTF-8 text contains this byte
+_PADDING = 24  # NUL bytes after a text, so that reading two keys at any position stays inside
+_LANE = 8  # bytes per key
+# The mask of a key by the number of its bytes that belong to the piece
+_MASKS = np.array([(1 << (8 * size)) - 1 for size in range(_LANE + 1)], dtype=np.uint64)
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing
 _MIX_SECOND = np.uint64(0xC2B2AE3D27D4EB4F)
 _SPACE, _NEWLINE, _TAB = 32, 10, 9
@@ -49,25 +48,25 @@ class Chunks:
         words = np.frombuffer(self.text, dtype="<u8")
         starts = self.starts + lane * _LANE if lane else self.starts
         index = starts >> 3
-        shift = ((starts & 7) << 3).view(np.uint64)  # the machine reads whole words: put two together
+        shift = ((starts & 7) << 3).view(np.uint64)  # only aligned words are read: combine two
         keys: Array = words.take(index) >> shift
         index += 1
         high = words.take(index) << np.uint64(1)
         high <<= np.uint64(63) - shift
         keys |= high
-        keys &= _KEEP.take(self.lengths - lane * _LANE if lane else self.lengths, mode="clip")
+        keys &= _MASKS.take(self.lengths - lane * _LANE if lane else self.lengths, mode="clip")
         return keys
 
 
 def join_chunks(pieces: Iterable[bytes]) -> Chunks:
-    """Given pieces as one text."""
+    """Pieces concatenated to one text."""
     pieces = list(pieces)
     lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
     return Chunks(_padded(b"".join(pieces)), np.cumsum(lengths) - lengths, lengths)
 
 
 def cut_at_whitespace(lines: bytes) -> Chunks:
-    """What stands between runs of ASCII whitespace; LINE_END for each newline. `lines` ends in a newline."""
+    """The pieces between runs of ASCII whitespace; LINE_END for each newline. `lines` ends in a newline."""
     text, body = _with_line_ends(lines)
     is_end = body == _SPACE
     is_end |= (body - np.uint8(_TAB)) < 5  # tab, newline, vertical tab, form feed, carriage return
@@ -79,9 +78,9 @@ def cut_at_whitespace(lines: bytes) -> Chunks:
 
 
 def cut_at_spaces(lines: bytes) -> Chunks:
-    """What follows a line's start or the first space of a run of spaces; LINE_END for each newline.
+    """The pieces after a line's start or the first space of a run of spaces; LINE_END for each newline.
 
-    So `a  b ` is the three pieces `a`, ` b` and nothing, and an empty line has no pieces.
+    So `a  b ` has the three pieces `a`, ` b` and the empty string, and an empty line has none.
     """
     text, body = _with_line_ends(lines)
     is_space, is_newline = body == _SPACE, body == _NEWLINE
@@ -119,7 +118,7 @@ class ChunkTable:
     """A number for every distinct piece, by order of first appearance."""
 
     def __init__(self, pieces: Iterable[bytes] = ()) -> None:
-        self._numbers: dict[bytes, int] = {}  # the truth; the key tables are its quick part
+        self._numbers: dict[bytes, int] = {}  # all pieces; the key tables hold the short ones, for speed
         self._short = _KeyTable(1)
         self._medium = _KeyTable(2)
         self.learn(join_chunks(pieces))
@@ -165,7 +164,7 @@ class ChunkTable:
 
 
 class _KeyTable:
-    """Keys of one or two numbers -> a number, by open addressing; a whole array of keys is sought at once."""
+    """A hash table from keys of one or two integers to a number, with open addressing and vectorised lookup."""
 
     def __init__(self, num_lanes: int, num_bits: int = 12) -> None:
         self._clear(num_lanes, num_bits)
@@ -193,31 +192,30 @@ class _KeyTable:
         values: Array = self._values.take(slots)
         pending = np.flatnonzero(self._differ(slots, keys) & (values >= 0))
         slots = slots[pending]
-        while len(pending):  # the place is taken by another key: look at the next
+        while len(pending):  # the slot is taken by another key: try the next
             slots = (slots + 1) & (len(self._values) - 1)
             found = self._values.take(slots)
             differ = self._differ(slots, tuple(key[pending] for key in keys))
             values[pending] = np.where(differ, -1, found)
-            goes_on = differ & (found >= 0)
-            pending, slots = pending[goes_on], slots[goes_on]
+            is_pending = differ & (found >= 0)
+            pending, slots = pending[is_pending], slots[is_pending]
         return values
 
     def add(self, keys: tuple[Array, ...], values: Array) -> None:
-        """Put in keys that are distinct and not there yet."""
+        """Insert keys that are distinct and not in the table yet."""
         if 2 * (self._num_used + len(values)) > len(self._values):
             used = np.flatnonzero(self._values >= 0)
             keys = tuple(np.concatenate([old[used], new]) for old, new in zip(self._keys, keys, strict=True))
             values = np.concatenate([self._values[used], values])
-            order = np.argsort(values)  # early pieces are frequent ones: they get the best places
+            order = np.argsort(values)  # early pieces are frequent: they get the first slots
             keys, values = tuple(key[order] for key in keys), values[order]
             self._clear(len(keys), len(values).bit_length() + 2)
         self._num_used += len(values)
         slots = self._homes(keys)
         while len(values):
             is_free = self._values[slots] < 0
-            self._values[slots[is_free][::-1]] = values[is_free][
-                ::-1
-            ]  # backwards: of two for one place the first stays
+            # backwards: of two values for one slot the first is kept
+            self._values[slots[is_free][::-1]] = values[is_free][::-1]
             won = self._values[slots] == values
             for lane, key in zip(self._keys, keys, strict=True):
                 lane[slots[won]] = key[won]

@@ -1,4 +1,4 @@
-"""Ids as text, one at a time: what is written is never taken back, and never half a character."""
+"""Streaming decoding: ids to text, one at a time, never part of a character."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from elman.text.units.vocabulary import EOS_ID, UNK, UNK_ID
 
 
 class Decoder(ABC):
-    """The text of a sequence of ids, as it grows. The end of a line is a newline."""
+    """Decodes a growing sequence of ids. The end of a line is a newline."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
         self._tokens = tokens
         self._is_line_start = True
 
     def push(self, token_id: int) -> str:
-        """What can be said after one more token: perhaps nothing yet."""
+        """The text that one more token adds, possibly empty."""
         if token_id == EOS_ID:
             self._is_line_start = True
             return self._end_line()
@@ -28,7 +28,7 @@ class Decoder(ABC):
         return text
 
     def finish(self) -> str:
-        """What is still to say when no more tokens come."""
+        """The remaining text after the last token."""
         return ""
 
     def _end_line(self) -> str:
@@ -40,7 +40,7 @@ class Decoder(ABC):
 
 
 class SymbolDecoder(Decoder):
-    """Symbols with something between them: `space` units; with nothing between them: `char` units."""
+    """Symbols joined by a separator (`space` units) or by nothing (`char` units)."""
 
     def __init__(self, tokens: Sequence[str], between: str) -> None:
         super().__init__(tokens)
@@ -51,7 +51,7 @@ class SymbolDecoder(Decoder):
 
 
 class WordDecoder(Decoder):
-    """Words that bring the space before them; a line's first one is not written."""
+    """Words that include the space before them; the space at the start of a line is dropped."""
 
     def _next(self, token_id: int) -> str:
         text = " " + UNK if token_id == UNK_ID else self._tokens[token_id].replace(SPACE_MARK, " ")
@@ -59,11 +59,11 @@ class WordDecoder(Decoder):
 
 
 class ByteDecoder(Decoder):
-    """Bytes, held back until they are whole characters; what never becomes one is U+FFFD."""
+    """Bytes, buffered until they form whole characters; invalid ones become U+FFFD."""
 
     def __init__(self, tokens: Sequence[str], *, is_spaced: bool) -> None:
         super().__init__(tokens)
-        self._is_spaced = is_spaced  # as with words, a line's first space is not written
+        self._is_spaced = is_spaced  # as with words, the space at the start of a line is dropped
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def _next(self, token_id: int) -> str:

@@ -1,8 +1,8 @@
-"""Which characters make words: letters, marks, digits and connectors of Unicode 14, and the two joiners.
+"""The characters of words: letters, marks, digits and connectors of Unicode 14, and the two joiners.
 
-The table is frozen here, not taken from the running Python or from the regex engine of `tokenizers`, whose ideas of
-`\\w` differ: so one text is split in one way, everywhere and for ever. Characters not yet assigned go with their
-neighbours. U+2581, which stands for a space inside word units, is in neither class.
+The table is fixed here, not taken from the running Python or from the regex engine of `tokenizers`, whose definitions of
+`\\w` differ: so a text is always split in the same way. Unassigned characters are treated like their neighbours. U+2581,
+which marks a space inside word units, is in neither class.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ feff-ff0f ff1a-ff20 ff3b-ff3e ff40 ff5b-ff65 ffe0-fffd 10100-10102 10137-1013f 1
 
 
 def _word_class() -> str:
-    """The characters of words, as the inside of a regex bracket that `re` and Oniguruma read alike."""
+    """The characters of words, as the inside of a regex bracket for both `re` and Oniguruma."""
     others = [[int(end, 16) for end in item.split("-")] for item in _OTHER_RANGES.split()]
     others = sorted([*others, [ord(SPACE_MARK)], [0x110000]])
     parts = []
@@ -53,23 +53,23 @@ def _word_class() -> str:
 WORD_CLASS = _word_class()
 
 # A run of word characters with apostrophes inside it, or one other character, or nothing; each with the space before it.
-# Apostrophes are counted, since an engine that may have to give back any number of them needs memory for all.
+# The number of apostrophes is limited, since unbounded backtracking takes memory for all of them.
 _WORD = f"[{WORD_CLASS}]+(?:['\u2019][{WORD_CLASS}]+){{0,4}}"
 WORD_PATTERN = f"{SPACE_MARK}?{_WORD}|{SPACE_MARK}?[^{WORD_CLASS}{SPACE_MARK}]|{SPACE_MARK}"
 WORD_REGEX = re.compile(WORD_PATTERN)
 
 
 def split_words(line: str) -> list[str]:
-    """The words of a line, each with the space before it as U+2581; the line itself counts as having one before it."""
+    """The words of a line, each with the space before it as U+2581; one is added at the start of the line."""
     return WORD_REGEX.findall(SPACE_MARK + line.replace(" ", SPACE_MARK)) if line else []
 
 
 def split_long(line: str, size: int) -> Iterator[list[str]]:
-    """The same, in lists of the words of about `size` characters, for a line whose words do not fit into memory."""
+    """`split_words` in lists of words of about `size` characters, for a line whose words do not fit into memory."""
     line = SPACE_MARK + line.replace(" ", SPACE_MARK) if line else ""
     start, end = 0, size
     while end < len(line):
-        # whether a word ends can depend on two more characters, so the last two words are not certain
+        # the end of a word can depend on two more characters, so the last two words are not final
         words = WORD_REGEX.findall(line, start, end)[:-2]
         if words:
             yield words

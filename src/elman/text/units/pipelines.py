@@ -1,7 +1,7 @@
-"""tokenizer.json and tokenizer_config.json: written as the `tokenizers` library reads them, read only if elman wrote them.
+"""tokenizer.json and tokenizer_config.json: written for the `tokenizers` library, read only if elman wrote them.
 
-A tokenizer.json that is not, value for value, what is written for its units is refused, so the library (which panics on
-crafted files) never sees a foreign structure. What varies is the vocabulary and the merges, and those are checked.
+A tokenizer.json that differs from what elman writes for its units is refused, so the library (which panics on crafted
+files) never sees a foreign structure. Only the vocabulary and the merges vary, and those are checked.
 """
 
 from __future__ import annotations
@@ -19,70 +19,70 @@ from elman.text.units.vocabulary import EOS, EOS_ID, UNK
 
 TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
-MAX_FILE_BYTES = 1 << 30
+MAX_FILE_BYTES = 1 << 30  # larger files are refused
 _UNITS = re.compile(r"space|word|char|byte|bpe:[1-9][0-9]{0,8}")
 _WHITESPACE = re.compile(r"[ \t\n\v\f\r]")
 
-# Letters, digits and the rest apart, each with the space before it; of a run of spaces the last goes with what follows.
-# No piece is long, since the time of the pairing grows with more than the length.
+# Runs of letters, digits and other characters, each with the space before it; in a run of spaces only the last one is
+# attached. Pieces are at most 64 characters long, since the time of BPE merging grows faster than the length.
 BPE_PATTERN = r" ?\p{L}{1,64}| ?\p{N}{1,64}| ?[^ \p{L}\p{N}]{1,64}| {1,64}(?= )| "
 
 
 @dataclass(frozen=True)
 class TokenizerSpec:
-    """All there is to know about a tokenizer."""
+    """Everything that defines a tokenizer."""
 
     units: str
     tokens: Sequence[str]  # by id
     separator: str | None = None  # `space` units only
-    merges: Sequence[tuple[str, str]] = ()  # `bpe` units only, the first pair first
+    merges: Sequence[tuple[str, str]] = ()  # `bpe` units only, in order of priority
 
 
-def write(recipe: TokenizerSpec) -> dict[str, bytes]:
-    """The two files."""
+def write(spec: TokenizerSpec) -> dict[str, bytes]:
+    """The contents of both files, by name."""
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": 1_000_000_000,
         "eos_token": EOS,
         "unk_token": UNK,
         "clean_up_tokenization_spaces": False,
-        "elman_units": recipe.units,
-        "elman_separator": recipe.separator,
+        "elman_units": spec.units,
+        "elman_separator": spec.separator,
     }
-    return {TOKENIZER_FILE: _dump(tokenizer_json(recipe)), CONFIG_FILE: _dump(config)}
+    return {TOKENIZER_FILE: _dump(tokenizer_json(spec)), CONFIG_FILE: _dump(config)}
 
 
-def tokenizer_json(recipe: TokenizerSpec) -> dict[str, Any]:
+def tokenizer_json(spec: TokenizerSpec) -> dict[str, Any]:
     """The content of tokenizer.json, keys in the library's order."""
-    pipeline = _pipeline(recipe.units, recipe.separator)
-    pipeline["model"]["vocab"] = {token: i for i, token in enumerate(recipe.tokens)}
+    pipeline = _pipeline(spec.units, spec.separator)
+    pipeline["model"]["vocab"] = {token: i for i, token in enumerate(spec.tokens)}
     if pipeline["model"]["type"] == "BPE":
-        pipeline["model"]["merges"] = [list(pair) for pair in recipe.merges]
+        pipeline["model"]["merges"] = [list(pair) for pair in spec.merges]
     return pipeline
 
 
 def read(read_file: Callable[[str], bytes]) -> TokenizerSpec:
-    """What the two files say, checked; a DataError if they are not what `write` writes."""
+    """The specification in the two files; a DataError if they differ from what `write` writes."""
     config, stored = (_load(name, read_file(name)) for name in (CONFIG_FILE, TOKENIZER_FILE))
     units, separator = config.get("elman_units"), config.get("elman_separator")
     if not (isinstance(units, str) and _UNITS.fullmatch(units)):
-        raise _refusal(CONFIG_FILE, "it does not name elman's units")
+        raise _refusal(CONFIG_FILE, "its units are missing or unknown")
     if not (separator is None or (isinstance(separator, str) and separator and units == "space")):
-        raise _refusal(CONFIG_FILE, "it has a separator that cannot be")
+        raise _refusal(CONFIG_FILE, "its separator is invalid")
     model = stored.get("model")
     if not isinstance(model, dict):
         raise _refusal(TOKENIZER_FILE, "it has no model")
     tokens = _checked_vocabulary(model.get("vocab"))
     merges = _checked_merges(model.get("merges"), tokens) if units.startswith("bpe:") else ()
-    recipe = TokenizerSpec(units, tokens, separator, merges)
-    if not _equal(stored, tokenizer_json(recipe)):
-        raise _refusal(TOKENIZER_FILE, f"it is not one for {units} units")
+    spec = TokenizerSpec(units, tokens, separator, merges)
+    if not _equal(stored, tokenizer_json(spec)):
+        raise _refusal(TOKENIZER_FILE, f"it does not match {units} units")
     _check_tokens(units, tokens, separator)
-    return recipe
+    return spec
 
 
 def _pipeline(units: str, separator: str | None) -> dict[str, Any]:
-    """Everything but the vocabulary."""
+    """The content of tokenizer.json without vocabulary and merges."""
     end = {"id": EOS_ID, "content": EOS, "single_word": False, "lstrip": False, "rstrip": False}
     stages: dict[str, Any] = {
         "version": "1.0",
@@ -100,7 +100,7 @@ def _pipeline(units: str, separator: str | None) -> dict[str, Any]:
     match units.partition(":")[0]:
         case "space" if separator is not None:
             stages["pre_tokenizer"] = _split({"String": separator}, "Removed")
-            # the library can only join without anything between: put it behind every symbol, take the last one off
+            # the library cannot join with a separator: append it to every symbol, remove the last one
             last = {"Regex": re.escape(separator) + r"\z"}
             decoders = [_replace({"Regex": r"\z"}, separator), fuse, _replace(last, "")]
             stages["decoder"] = {"type": "Sequence", "decoders": decoders}
@@ -119,18 +119,18 @@ def _pipeline(units: str, separator: str | None) -> dict[str, Any]:
         case "byte":
             stages["pre_tokenizer"] = _BYTE_LEVEL
             stages["decoder"] = _BYTE_LEVEL
-            stages["model"] = dict(_PAIRS)
+            stages["model"] = dict(_BPE_MODEL)
         case "bpe":
             stages["normalizer"] = {"type": "Prepend", "prepend": " "}
             pretokenizers = [_split({"Regex": BPE_PATTERN}, "Isolated"), _BYTE_LEVEL]
             stages["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": pretokenizers}
             stages["decoder"] = {"type": "Sequence", "decoders": [_BYTE_LEVEL, strip]}
-            stages["model"] = dict(_PAIRS)
+            stages["model"] = dict(_BPE_MODEL)
     return stages
 
 
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-_PAIRS = {
+_BPE_MODEL = {
     "type": "BPE",
     "dropout": None,
     "unk_token": None,
@@ -171,7 +171,7 @@ def _refusal(name: str, why: str) -> DataError:
 
 
 def _equal(stored: Any, expected: Any) -> bool:
-    """Equal in value and in type: to Python, 1 == True == 1.0."""
+    """Equal in value and in type; in Python 1 == True == 1.0."""
     if type(stored) is not type(expected):
         return False
     if isinstance(expected, dict):
@@ -183,7 +183,7 @@ def _equal(stored: Any, expected: Any) -> bool:
 
 def _checked_vocabulary(vocabulary: Any) -> list[str]:
     if not isinstance(vocabulary, dict) or any(type(i) is not int for i in vocabulary.values()):
-        raise _refusal(TOKENIZER_FILE, "its vocabulary is not a table of numbers")
+        raise _refusal(TOKENIZER_FILE, "its vocabulary is not a mapping to integers")
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise _refusal(TOKENIZER_FILE, "its vocabulary is not numbered 0, 1, 2 ...")
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)
@@ -203,13 +203,13 @@ def _checked_merges(merges: Any, tokens: Sequence[str]) -> tuple[tuple[str, str]
         if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)):
             raise _refusal(TOKENIZER_FILE, "its merges are not pairs")
         if not known.issuperset([*pair, pair[0] + pair[1]]) or tuple(pair) in seen:
-            raise _refusal(TOKENIZER_FILE, "its merges do not fit its vocabulary")
+            raise _refusal(TOKENIZER_FILE, "its merges do not match its vocabulary")
         seen.add((pair[0], pair[1]))
     return tuple((left, right) for left, right in merges)
 
 
 def _check_tokens(units: str, tokens: Sequence[str], separator: str | None) -> None:
-    """Only symbols that these units can have."""
+    """Refuse symbols that these units cannot have."""
     symbols = tokens[2:]
     match units.partition(":")[0]:
         case "space" if separator is not None:
@@ -225,4 +225,4 @@ def _check_tokens(units: str, tokens: Sequence[str], separator: str | None) -> N
         case _:
             fits = BYTE_OF.keys() <= set(symbols) and all(token and BYTE_OF.keys() >= set(token) for token in symbols)
     if not fits or any("\0" in token for token in symbols):
-        raise _refusal(TOKENIZER_FILE, f"its vocabulary is not one of {units} units")
+        raise _refusal(TOKENIZER_FILE, f"its vocabulary does not match {units} units")

@@ -1,7 +1,7 @@
-"""Lines of text as ids, one class for each kind of units: the plain way for a line, the quick way for a block of lines.
+"""Text to ids, one class per kind of units: `encode_line` for one line, the vectorised `encode` for a block of lines.
 
-A splitter either learns (a symbol seen for the first time gets the next id) or is fixed (such a symbol is <unk>).
-The two ways give the same ids; a test says so, and that the `tokenizers` library gives them too.
+A splitter either learns (a new symbol gets the next id) or is fixed (a new symbol is <unk>). Tests check that both methods
+and the `tokenizers` library give the same ids.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from elman.text.units.chunks import LINE_END, Chunks, ChunkTable, cut_at_spaces,
 from elman.text.units.letters import SPACE_MARK, split_long, split_words
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK, UNK_ID
 
-NOTHING = (UNK, EOS)  # what a learner knows at the beginning
-MEMO_CHUNKS = 400_000  # chunks whose ids are remembered; then forgotten, so that memory stays the same
-MEMO_BYTES = 64  # longer chunks are not remembered: they hardly come again
-PIECE_BYTES = 1 << 20  # longer lines are split in pieces of about that, or the pieces' overhead fills the memory
-_WHITESPACE = re.compile(r"[ \t\n\v\f\r]+")  # ASCII's; str.split() would also split at U+00A0 and U+3000
+SPECIAL_TOKENS = (UNK, EOS)  # the first two symbols of every vocabulary
+MEMO_CHUNKS = 400_000  # chunks whose ids are cached; beyond it the cache is cleared, so that memory stays bounded
+MEMO_BYTES = 64  # longer chunks are not cached: they rarely occur again
+PIECE_BYTES = 1 << 20  # longer lines are split into pieces of about this size, to limit the memory for words
+_WHITESPACE = re.compile(r"[ \t\n\v\f\r]+")  # ASCII only; str.split() would also split at U+00A0 and U+3000
 
 
 class Splitter(ABC):
-    """Text in, ids out."""
+    """Encodes text as ids."""
 
     @abstractmethod
     def encode_line(self, line: str) -> Sequence[int] | Array:
-        """The ids of one line, without an end."""
+        """The ids of one line, without EOS_ID."""
 
     @abstractmethod
     def encode(self, lines: bytes) -> Array:
@@ -43,7 +43,7 @@ class Splitter(ABC):
 
 
 class _Ids(dict[str, int]):
-    """Ids of symbols, other than the two that are no text."""
+    """Ids of symbols, without EOS."""
 
     def __init__(self, symbols: Sequence[str], learns: bool) -> None:
         super().__init__((symbol, i) for i, symbol in enumerate(symbols) if i != EOS_ID)
@@ -52,18 +52,18 @@ class _Ids(dict[str, int]):
     def __missing__(self, symbol: str) -> int:
         if not self.learns:
             return UNK_ID
-        self[symbol] = len(self) + 1  # one more than there are, since EOS is not among them
+        self[symbol] = len(self) + 1  # EOS_ID is used but not in the dictionary
         return self[symbol]
 
     def symbols(self) -> list[str]:
-        found = list(self)
-        return [*found[:EOS_ID], EOS, *found[EOS_ID:]]
+        symbols = list(self)
+        return [*symbols[:EOS_ID], EOS, *symbols[EOS_ID:]]
 
 
 class SpaceSplitter(Splitter):
     """Symbols between ASCII whitespace, exactly as given."""
 
-    def __init__(self, symbols: Sequence[str] = NOTHING, *, learns: bool = False) -> None:
+    def __init__(self, symbols: Sequence[str] = SPECIAL_TOKENS, *, learns: bool = False) -> None:
         pieces = [symbol.encode() for symbol in symbols]
         pieces[EOS_ID] = LINE_END
         self._table = ChunkTable(pieces)
@@ -86,7 +86,7 @@ class SpaceSplitter(Splitter):
 class SeparatorSplitter(Splitter):
     """Symbols between separators, which may be any string; so symbols may contain spaces."""
 
-    def __init__(self, separator: str, symbols: Sequence[str] = NOTHING, *, learns: bool = False) -> None:
+    def __init__(self, separator: str, symbols: Sequence[str] = SPECIAL_TOKENS, *, learns: bool = False) -> None:
         self._separator = separator
         self._ids = _Ids(symbols, learns)
 
@@ -105,31 +105,31 @@ class SeparatorSplitter(Splitter):
 
 
 class _MemoSplitter(Splitter):
-    """Cuts at spaces, and remembers the ids of every short chunk. Each line counts as having a space before it."""
+    """Splits at spaces, and caches the ids of every short chunk. A space is added before each line."""
 
     def __init__(self) -> None:
-        self._forget()
+        self._clear_cache()
 
-    def _forget(self) -> None:
+    def _clear_cache(self) -> None:
         self._table = ChunkTable([LINE_END])
-        self._sizes = np.array([1])  # how many ids, by number of the chunk
-        self._flat = np.array([EOS_ID], dtype=np.int32)  # the ids themselves, one chunk after the other
+        self._sizes = np.array([1])  # number of ids of each chunk
+        self._flat = np.array([EOS_ID], dtype=np.int32)  # the ids of all chunks, concatenated
 
     @abstractmethod
     def _encode_chunks(self, chunks: Iterable[bytes]) -> Iterator[Sequence[int] | Array]:
-        """The ids of chunks that follow a space."""
+        """The ids of each chunk, which follows a space."""
 
     def encode(self, lines: bytes) -> Array:
         chunks = cut_at_spaces(lines)
         if len(self._table) > MEMO_CHUNKS:
-            self._forget()
+            self._clear_cache()
         numbers = self._table.find(chunks)
         unknown = np.flatnonzero(numbers < 0)
         is_short = chunks.lengths[unknown] <= MEMO_BYTES
         numbers[unknown[is_short]] = self._remember(chunks.select(unknown[is_short]))
         long = unknown[~is_short]
         sizes, flat = self._sizes, self._flat
-        if len(long):  # numbered beyond the remembered ones, for this block alone
+        if len(long):  # numbered after the cached ones, for this block only
             numbers[long] = len(sizes) + np.arange(len(long))
             sizes, flat = _appended(sizes, flat, self._encode_chunks(chunks.select(long)))
         return _gather(numbers, sizes, flat)
@@ -150,7 +150,7 @@ def _appended(sizes: Array, flat: Array, new: Iterable[Sequence[int] | Array]) -
 
 
 def _gather(numbers: Array, sizes: Array, flat: Array) -> Array:
-    """The ids of all chunks, one after the other."""
+    """The ids of these chunks, concatenated."""
     begins = np.cumsum(sizes) - sizes
     counts = sizes.take(numbers)
     ends = np.cumsum(counts)
@@ -160,9 +160,9 @@ def _gather(numbers: Array, sizes: Array, flat: Array) -> Array:
 
 
 class WordSplitter(_MemoSplitter):
-    """Words and punctuation of raw text, each with the space before it, so that they can be put together again."""
+    """Words and punctuation of raw text, each with the space before it, so that decoding restores the text."""
 
-    def __init__(self, symbols: Sequence[str] = NOTHING, *, learns: bool = False) -> None:
+    def __init__(self, symbols: Sequence[str] = SPECIAL_TOKENS, *, learns: bool = False) -> None:
         super().__init__()
         self._ids = _Ids(symbols, learns)
 
@@ -173,7 +173,7 @@ class WordSplitter(_MemoSplitter):
         return [self._ids[word] for word in split_words(line)]
 
     def _encode_chunks(self, chunks: Iterable[bytes]) -> Iterator[Sequence[int] | Array]:
-        for chunk in chunks:  # split_words puts a space before a text, but not before nothing
+        for chunk in chunks:  # split_words adds a space to a text, but not to an empty one
             yield self.encode_line(chunk.decode()) if chunk else [self._ids[SPACE_MARK]]
 
     def symbols(self) -> list[str]:
@@ -181,7 +181,7 @@ class WordSplitter(_MemoSplitter):
 
 
 class BpeSplitter(_MemoSplitter):
-    """Byte-level pairs. `backend` is the `tokenizers` library's, without added tokens; it numbers symbols as it likes."""
+    """Byte-level BPE. `backend` is a tokenizer of the `tokenizers` library without added tokens; ids are its own."""
 
     def __init__(self, backend: Any) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ class BpeSplitter(_MemoSplitter):
 
     def _encode_chunks(self, chunks: Iterable[bytes]) -> Iterator[Sequence[int] | Array]:
         texts = [chunk.decode() for chunk in chunks]
-        if any(len(text) > PIECE_BYTES // 4 for text in texts):  # one at a time: the library's answer is large
+        if any(len(text) > PIECE_BYTES // 4 for text in texts):  # one at a time: the library's output is large
             yield from (self._encode_pieces(text) for text in texts)
         else:
             batch = self._backend.encode_batch_fast([" " + text for text in texts], add_special_tokens=False)
@@ -207,29 +207,29 @@ class BpeSplitter(_MemoSplitter):
 
 
 def bpe_pieces(line: bytes) -> Iterator[str]:
-    """A line with a space before it, in pieces the library can digest; cut before a space if there is one."""
+    """A line with a space before it, in pieces small enough for the library, cut before a space if possible."""
     line = b" " + line
     start = 0
     while start < len(line):
         end = min(start + PIECE_BYTES, len(line))
         if end < len(line):
             space = line.rfind(b" ", start, end)
-            space = start + len(line[start:space].rstrip(b" ")) if space > start else start  # a run stays whole
+            space = start + len(line[start:space].rstrip(b" ")) if space > start else start  # keep runs of spaces whole
             end = space if space > start else end
-            while line[end] & 0xC0 == 0x80:  # inside a character
+            while line[end] & 0xC0 == 0x80:  # not inside a UTF-8 character
                 end -= 1
         yield line[start:end].decode()
         start = end
 
 
 class _CodeSplitter(Splitter):
-    """Units that are numbers already: a table of ids by code."""
+    """Units that are integers (characters, bytes): a table of ids by code."""
 
     def __init__(self, num_codes: int, codes: Sequence[int], *, learns: bool) -> None:
         self._learns = learns
-        self._codes = list(codes)  # of the symbols from id 2 on
+        self._codes = list(codes)  # codes of the symbols from id 2 on
         self._ids = np.full(num_codes, -1 if learns else UNK_ID, dtype=np.int32)
-        self._ids[self._codes] = np.arange(len(NOTHING), len(NOTHING) + len(self._codes))
+        self._ids[self._codes] = np.arange(len(SPECIAL_TOKENS), len(SPECIAL_TOKENS) + len(self._codes))
         self._ids[ord("\n")] = EOS_ID
 
     def _encode_codes(self, codes: Array) -> Array:
@@ -239,7 +239,7 @@ class _CodeSplitter(Splitter):
             if len(unknown):
                 new, first = np.unique(unknown, return_index=True)
                 new = new[np.argsort(first)]
-                self._ids[new] = np.arange(len(new)) + len(self._codes) + len(NOTHING)
+                self._ids[new] = np.arange(len(new)) + len(self._codes) + len(SPECIAL_TOKENS)
                 self._codes += new.tolist()
                 ids = self._ids.take(codes)
         return ids
@@ -248,8 +248,8 @@ class _CodeSplitter(Splitter):
 class CharSplitter(_CodeSplitter):
     """Unicode characters."""
 
-    def __init__(self, symbols: Sequence[str] = NOTHING, *, learns: bool = False) -> None:
-        super().__init__(0x110000, [ord(symbol) for symbol in symbols[len(NOTHING) :]], learns=learns)
+    def __init__(self, symbols: Sequence[str] = SPECIAL_TOKENS, *, learns: bool = False) -> None:
+        super().__init__(0x110000, [ord(symbol) for symbol in symbols[len(SPECIAL_TOKENS) :]], learns=learns)
 
     def encode_line(self, line: str) -> Array:
         return self._encode_codes(np.frombuffer(line.encode("utf-32-le"), dtype="<u4"))
@@ -260,14 +260,14 @@ class CharSplitter(_CodeSplitter):
         return self._encode_codes(np.frombuffer(lines.decode().encode("utf-32-le"), dtype="<u4"))
 
     def symbols(self) -> list[str]:
-        return [*NOTHING, *map(chr, self._codes)]
+        return [*SPECIAL_TOKENS, *map(chr, self._codes)]
 
 
 class ByteSplitter(_CodeSplitter):
-    """Bytes, whether or not they are UTF-8. All 256 are symbols."""
+    """Bytes, valid UTF-8 or not. All 256 are symbols."""
 
-    def __init__(self, symbols: Sequence[str] = NOTHING, *, learns: bool = False) -> None:
-        super().__init__(256, [BYTE_OF[symbol] for symbol in symbols[len(NOTHING) :]], learns=learns)
+    def __init__(self, symbols: Sequence[str] = SPECIAL_TOKENS, *, learns: bool = False) -> None:
+        super().__init__(256, [BYTE_OF[symbol] for symbol in symbols[len(SPECIAL_TOKENS) :]], learns=learns)
 
     def encode_line(self, line: str) -> Array:
         return self._encode_codes(np.frombuffer(line.encode(), dtype=np.uint8))
@@ -277,11 +277,11 @@ class ByteSplitter(_CodeSplitter):
 
     def symbols(self) -> list[str]:
         unseen = sorted(set(range(256)) - set(self._codes))
-        return [*NOTHING, *(BYTE_CHARACTERS[byte] for byte in [*self._codes, *unseen])]
+        return [*SPECIAL_TOKENS, *(BYTE_CHARACTERS[byte] for byte in [*self._codes, *unseen])]
 
 
 def learner(units: str, separator: str | None) -> Splitter:
-    """A splitter that learns its symbols. (Pairs of bytes are learnt elsewhere.)"""
+    """A splitter that learns its symbols. (BPE is trained in bpe.py.)"""
     match units:
         case "space" if separator is not None:
             return SeparatorSplitter(separator, learns=True)
@@ -293,4 +293,4 @@ def learner(units: str, separator: str | None) -> Splitter:
             return CharSplitter(learns=True)
         case "byte":
             return ByteSplitter(learns=True)
-    raise ValueError(f"{units} units are not learnt symbol by symbol")
+    raise ValueError(f"{units} units are not learned symbol by symbol")

@@ -19,7 +19,7 @@ _WHITESPACE = re.compile(r"[ \t\n\v\f\r]+")
 
 
 def surfaces(line: str, units: str) -> list[str] | None:
-    """A word for each token of the line; None for units whose tokens are not words."""
+    """The surface form of each token of the line; None for units whose tokens are not words."""
     match units:
         case "space":
             return [symbol for symbol in _WHITESPACE.split(line) if symbol]

@@ -1,4 +1,4 @@
-"""Text as ids and ids as text: one class for every kind of units, stored as the ecosystem's tokenizer.json."""
+"""The tokenizer: text to ids and back for every kind of units, stored as tokenizer.json."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from elman.text.units.vocabulary import EOS_ID
 
 
 class Tokenizer:
-    """The symbols of a model, and the way from text to them and back."""
+    """The vocabulary of a model, with encoding and decoding of text."""
 
-    def __init__(self, recipe: TokenizerSpec) -> None:
-        self._recipe = recipe
-        self.units = recipe.units  # "space", "word", "char", "byte" or "bpe:8000"
-        self.separator = recipe.separator
-        self.tokens = recipe.tokens  # by id: <unk>, </s>, then by falling frequency
+    def __init__(self, spec: TokenizerSpec) -> None:
+        self._spec = spec
+        self.units = spec.units  # "space", "word", "char", "byte" or "bpe:8000"
+        self.separator = spec.separator
+        self.tokens = spec.tokens  # by id: <unk>, </s>, then by descending frequency
 
     @property
     def vocab_size(self) -> int:
@@ -46,7 +46,7 @@ class Tokenizer:
     @cached_property
     def fingerprint(self) -> str:
         """Equal for tokenizers that give the same ids for every text."""
-        content = [self.units, self.separator, list(self.tokens), [list(pair) for pair in self._recipe.merges]]
+        content = [self.units, self.separator, list(self.tokens), [list(pair) for pair in self._spec.merges]]
         return hashlib.blake2b(json.dumps(content).encode(), digest_size=8).hexdigest()
 
     @cached_property
@@ -63,20 +63,20 @@ class Tokenizer:
             case "byte":
                 return ByteSplitter(self.tokens)
             case _:
-                return BpeSplitter(bpe_backend(self._recipe))
+                return BpeSplitter(bpe_backend(self._spec))
 
     def encode(self, line: str) -> Array:
-        """The ids of one line, without an end. -> (T,) int32"""
+        """The ids of one line, without EOS_ID. -> (T,) int32"""
         if "\n" in line:
             raise ValueError("encode takes one line; encode_text takes several")
         try:
             line.encode()
         except UnicodeEncodeError as error:
-            raise DataError(f"character {error.start + 1} of the text is half a character (a lone surrogate)") from None
+            raise DataError(f"character {error.start + 1} of the text is a lone surrogate") from None
         pattern = reserved_pattern(self.units, self.separator)
-        found = pattern.search(line.encode()) if pattern is not None else None
-        if found:
-            raise DataError(f"the text contains {found[1].decode()}, which is reserved", hint="take it out")
+        reserved = pattern.search(line.encode()) if pattern is not None else None
+        if reserved:
+            raise DataError(f"the text contains {reserved[1].decode()}, which is reserved", hint="remove it")
         return np.array(self._splitter.encode_line(line), dtype=np.int32)
 
     def encode_text(self, text: str) -> Array:
@@ -88,7 +88,7 @@ class Tokenizer:
     def encode_lines(self, lines: bytes) -> Array:
         """The ids of whole lines, each ended by a newline, with EOS_ID for every newline. -> (T,) int32
 
-        The quick way for much text, which must be UTF-8 without NUL or reserved symbols; `read_blocks` sees to that.
+        Faster for large texts, which must be UTF-8 without NUL or reserved symbols; `read_blocks` checks that.
         """
         return self._splitter.encode(lines)
 
@@ -102,7 +102,7 @@ class Tokenizer:
         return "".join([*(decoder.push(int(i)) for i in ids), decoder.finish()])
 
     def decoder(self) -> Decoder:
-        """A way to decode ids one at a time. To go on after a prompt, push the prompt first."""
+        """A decoder for ids one at a time. To continue a prompt, push the prompt first."""
         match self.units.partition(":")[0]:
             case "space":
                 return SymbolDecoder(self.tokens, between=self.separator or " ")
@@ -116,34 +116,34 @@ class Tokenizer:
                 return ByteDecoder(self.tokens, is_spaced=True)
 
     def files(self) -> dict[str, bytes]:
-        """What to store, by file name."""
-        return pipelines.write(self._recipe)
+        """The files to store, by name."""
+        return pipelines.write(self._spec)
 
     @classmethod
     def from_files(cls, read: Callable[[str], bytes]) -> Tokenizer:
-        """The tokenizer that was stored. `read` gives the content of a file by its name."""
-        recipe = pipelines.read(read)
-        tokenizer = cls(recipe)
-        if recipe.units.startswith("bpe:"):
-            _ = tokenizer._splitter  # the library has its say now, not at the first line of text
+        """The tokenizer that was stored. `read` returns the content of a file by its name."""
+        spec = pipelines.read(read)
+        tokenizer = cls(spec)
+        if spec.units.startswith("bpe:"):
+            _ = tokenizer._splitter  # fail now if the library refuses it, not at the first line of text
         return tokenizer
 
 
-def bpe_backend(recipe: TokenizerSpec) -> Any:
-    """The library's tokenizer for pairs of bytes, to which no text is special; texts bring their first space."""
+def bpe_backend(spec: TokenizerSpec) -> Any:
+    """The library's BPE tokenizer, without special tokens and without adding a space before the text."""
     import tokenizers
 
-    content = pipelines.tokenizer_json(recipe) | {"added_tokens": [], "normalizer": None, "decoder": None}
+    content = pipelines.tokenizer_json(spec) | {"added_tokens": [], "normalizer": None, "decoder": None}
     try:
         return tokenizers.Tokenizer.from_str(json.dumps(content))
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # its panics are no Exceptions
+    except BaseException as error:  # panics of the library are not Exceptions
         raise DataError(f"cannot use {pipelines.TOKENIZER_FILE}: {error}", hint="the model is damaged") from None
 
 
 def reserved_pattern(units: str, separator: str | None) -> re.Pattern[bytes] | None:
-    """Finds a symbol that may not be in a text, as its first group; None where every text is just characters."""
+    """A regex whose first group is a reserved symbol in a text; None for units without reserved symbols."""
     if units not in ("space", "word"):
         return None
     if separator is None:

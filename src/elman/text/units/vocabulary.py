@@ -1,4 +1,4 @@
-"""The symbols a model knows, by number: the two that are the same everywhere, and the rule that chooses the rest."""
+"""Special tokens, and the rule that chooses the words of a vocabulary."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from elman.core.arrays import Array
 
 UNK = "<unk>"
 EOS = "</s>"
-BOS = "<s>"  # never a token: models keep their start symbol inside, no caller sees it
+BOS = "<s>"  # never a token: start symbols are internal to models
 UNK_ID = 0
 EOS_ID = 1
 
 
 def by_frequency(counts: Array) -> Array:
-    """Every symbol but the first two, the most frequent first; of equal ones the one with the lower number."""
+    """Every symbol but the first two, by descending frequency, ties by number."""
     symbols = np.arange(EOS_ID + 1, len(counts))
     return symbols[np.argsort(-counts[symbols].astype(np.int64), kind="stable")]
 
 
 def choose_words(counts: Array, *, min_count: int, max_words: int) -> Array:
-    """The words to know, the most frequent first.
+    """The words of the vocabulary, by descending frequency.
 
-    counts: how often each symbol is in the training text, by number, in order of first appearance. -> numbers
-    A text that has <unk> itself says by that which words are known: all the others in it. Otherwise a word must be
-    there min_count times, and there are at most max_words.
+    counts: count of each symbol in the training text, numbered by first appearance. -> numbers
+    If the text contains <unk>, all its other words are in the vocabulary. Otherwise a word must occur min_count times,
+    and there are at most max_words.
     """
     words = by_frequency(counts)
     if counts[UNK_ID] > 0:

@@ -1,4 +1,4 @@
-"""The words that a net knows, where a text is given as words: by number, and by falling frequency."""
+"""The vocabulary of nets that read texts given as lists of words."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID
 
-SEPARATOR = "\t"  # words may have spaces in them
+SEPARATOR = "\t"  # between words in the tokenizer; words may contain spaces
 
 
 class WordList:
-    """Numbers of words. With `folds_case` an unknown word may be known in lower case."""
+    """Ids of words. With `folds_case` an unknown word is looked up in lower case."""
 
     def __init__(self, tokenizer: Tokenizer, *, folds_case: bool) -> None:
         self.tokenizer = tokenizer
@@ -21,11 +21,11 @@ class WordList:
         self._numbers = {token: number for number, token in enumerate(tokenizer.tokens) if number > EOS_ID}
 
     def number(self, word: str) -> int:
-        """The number of a word; UNK_ID for what is not known, and for what is no word but a symbol of ours."""
-        found = self._numbers.get(word)
-        if found is None and self.folds_case:
-            found = self._numbers.get(word.lower())
-        return UNK_ID if found is None else found
+        """The id of a word; UNK_ID for unknown words and for special tokens."""
+        number = self._numbers.get(word)
+        if number is None and self.folds_case:
+            number = self._numbers.get(word.lower())
+        return UNK_ID if number is None else number
 
 
 def learn_words(
@@ -36,7 +36,7 @@ def learn_words(
     more_words: Iterable[str] = (),
     folds_case: bool = False,
 ) -> WordList:
-    """The words that are frequent enough, then `more_words` as far as there is room."""
+    """The words of at least min_count, then `more_words`, up to max_words in all."""
     reserved = {UNK, EOS, BOS}
     words = [word for word, count in counts.most_common(max_words) if count >= min_count]
     known = dict.fromkeys(word for word in words if word not in reserved)

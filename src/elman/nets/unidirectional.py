@@ -1,4 +1,4 @@
-"""Recurrent layers that read a whole text from its beginning to its end, rows of any length side by side."""
+"""Recurrent layers that read whole texts in one direction, with padding masked."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from elman.nets.layer import Layer, LayerState, LayerVectors
 from elman.nets.stack import Stack, layer_inputs
 
 
-class OnwardStack(Module):
-    """What `BidirectionalStack` is, in one direction: padding never changes anything. T steps · B rows · H hidden"""
+class UnidirectionalStack(Module):
+    """Like `BidirectionalStack`, in one direction: padding never changes anything. T steps · B rows · H hidden"""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class OnwardStack(Module):
         self.output_width = self.stack.output_width
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Draw all weights."""
+        """Draw the initial weights."""
         self.stack.initialise(rng)
 
     def forward(self, values_TBI: Tensor, lengths_B: Tensor, *, dropout: float = 0.0) -> Encoding:
@@ -58,12 +58,12 @@ class OnwardStack(Module):
         return carried
 
     def multiply_adds(self) -> float:
-        """Of one step of one row."""
+        """Multiply-adds for one step of one row."""
         return self.stack.multiply_adds()
 
 
 class PaddedLayer(Layer):
-    """A layer whose rows end where they end. The state is their lengths, then the layer's own."""
+    """A layer that stops each row at its length. The state is the lengths, then the layer's own."""
 
     def __init__(self, layer: Layer) -> None:
         super().__init__(layer.hidden)
@@ -71,15 +71,15 @@ class PaddedLayer(Layer):
         self.num_states = 1 + layer.num_states
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Draw the weights."""
+        """Draw the initial weights."""
         self.layer.initialise(rng)
 
     def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
-        """-> (T, B, H), the lengths and the state as it was after each row's own last step"""
-        lengths_B, *own = state
-        outputs_TBH, after = read_padded(self.layer, inputs_TBI, tuple(own), lengths_B, weight_drop)
+        """-> (T, B, H), the lengths and the state after each row's own last step"""
+        lengths_B, *inner = state
+        outputs_TBH, after = read_padded(self.layer, inputs_TBI, tuple(inner), lengths_B, weight_drop)
         return outputs_TBH, (lengths_B, *after)
 
     def multiply_adds(self) -> float:
-        """Of one step of one row."""
+        """Multiply-adds for one step of one row."""
         return self.layer.multiply_adds()
