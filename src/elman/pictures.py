@@ -157,6 +157,32 @@ def by_length(
     return line_chart(rows, x="source tokens", y=names[number], colour="model", title=title)
 
 
+def token_bars(
+    rows: Sequence[Mapping[str, Any]], *, tokens: Sequence[str], title: str, y: str = "nats", colour: str = "model"
+) -> Spec:
+    """A bar for each token, side by side for each value of `colour`; rows are {place, y: number, colour: name}."""
+    slanted = {**_labels(tokens, orient="bottom"), "labelAngle": -50, "labelAlign": "right"}
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": title, "anchor": "start"},
+        "width": {"step": 22},
+        "height": 220,
+        "data": {"values": [dict(row) for row in rows]},
+        "mark": {"type": "bar"},
+        "encoding": {
+            "x": {
+                "field": "place",
+                "type": "ordinal",
+                "title": None,
+                "axis": slanted,
+            },
+            "xOffset": {"field": colour, "type": "nominal"},
+            "y": {"field": y, "type": "quantitative"},
+            "color": {"field": colour, "type": "nominal", "title": None},
+        },
+    }
+
+
 def attention_map(
     weights: Sequence[Sequence[float]], *, sources: Sequence[str], targets: Sequence[str], title: str = "Attention"
 ) -> Spec:

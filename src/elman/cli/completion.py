@@ -41,3 +41,10 @@ def complete_setting(incomplete: str) -> list[str]:
 
     keys = dict.fromkeys(one.key for one in all_settings())
     return [f"{key}=" for key in keys if key.startswith(incomplete)]
+
+
+def complete_kind(incomplete: str) -> list[str]:
+    """Kinds of explanations."""
+    from elman.explain import KINDS
+
+    return [name for name in KINDS if name.startswith(incomplete)]

@@ -16,6 +16,7 @@ from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.core.tensors import DAMAGED, require_table
 from elman.counts.trie import NOT_FOUND, Trie
+from elman.lm.trace import Trace
 from elman.text.units.vocabulary import EOS_ID
 
 CHUNK_TOKENS = 1 << 17  # tokens scored at once; with smaller chunks two threads contend (256 against 212 ns per token)
@@ -142,6 +143,15 @@ class NgramModel(TrieModel):
         scored = np.where(is_padding, np.float32(0), np.minimum(nats, 0).reshape(tokens.shape))
         after = [end[np.arange(len(tokens)), lengths] for end in ends[: self.order - 1]]
         return scored, np.stack(after, axis=1) if after else state
+
+    def explain(self, tokens: Array, state: Array) -> Trace:
+        """The log-probabilities, and the order of the n-gram that answered for each token."""
+        ends = match_ngrams(self.trie, tokens[None], state)
+        orders = np.zeros(len(tokens), np.int64)
+        for k in range(1, self.order + 1):
+            orders[ends[k - 1][0, 1:] != NOT_FOUND] = k
+        log_probs, _ = self.score(tokens[None], np.array([len(tokens)]), state)
+        return Trace(log_probs[0], {"orders": orders})
 
     def tensors(self) -> dict[str, Array]:
         """Everything but the settings, to be saved."""

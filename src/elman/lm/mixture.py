@@ -23,6 +23,7 @@ from elman.core.errors import UsageError
 from elman.core.tensors import require_table
 from elman.lm.neural_cache import NeuralCache
 from elman.lm.protocol import FreeModel, map_state
+from elman.lm.trace import Trace, explain
 from elman.text.units.vocabulary import EOS_ID
 
 FEATURE_TOKENS = 1 << 13  # tokens whose hidden vectors are in memory at once
@@ -142,6 +143,26 @@ class Mixture:
         nats = self._mix((log_probs for log_probs, _ in scored), buckets[:, :-1])
         nats[np.arange(tokens.shape[1]) >= lengths[:, None]] = 0
         return nats, MixtureState(tuple(part for _, part in scored), buckets[np.arange(len(tokens)), lengths])
+
+    def explain(self, tokens: Array, state: MixtureState) -> Trace:
+        """How much of each token's probability every member gave, and what the members recorded."""
+        lengths = np.array([len(tokens)])
+        arrays: dict[str, Array] = {}
+        log_probs: list[Array] = []
+        for i, (member, part) in enumerate(zip(self.members, state.members, strict=True)):
+            if isinstance(member, NeuralCache):
+                net = net_at(member.net, self.members)
+                features = net.score_features(tokens[None], lengths, state.members[member.net])[1]
+                log_probs.append(member.score(tokens[None], lengths, part, features)[0][0])
+            else:
+                trace = explain(member, tokens, part)
+                log_probs.append(trace.log_probs)
+                arrays |= {f"members.{i}.{name}": array for name, array in trace.arrays.items()}
+        buckets = np.concatenate([state.buckets, self._buckets_after(tokens[:-1])])
+        total = self._mix((part[None] for part in log_probs), buckets[None])[0]
+        with np.errstate(invalid="ignore"):
+            shares = np.exp(np.stack(log_probs, axis=1) + self._log_weights[buckets] - total[:, None])
+        return Trace(total, {"shares": np.nan_to_num(shares), **arrays})
 
     def join(self, states: Sequence[MixtureState]) -> MixtureState:
         """The rows of several states as one batch; each member joins its own."""

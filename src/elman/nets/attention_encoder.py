@@ -10,6 +10,7 @@ from torch import Tensor
 
 from elman.nets.dropout import locked_dropout
 from elman.nets.layer import LayerVectors
+from elman.nets.trace import LayerTrace
 from elman.nets.transformer import Block, BlockShape, BlockStack
 
 
@@ -25,12 +26,23 @@ class EncoderBlock(Block):
 
     def forward(self, values_TBH: Tensor, is_padding_TB: Tensor | None, *, dropout: float = 0.0) -> Tensor:
         """-> (T, B, H); values at padding are meaningless."""
+        weights_BATT, values = self._attend(values_TBH, is_padding_TB)
+        return self._add(values_TBH, weights_BATT @ values, dropout)
+
+    def trace(self, values_TBH: Tensor) -> LayerTrace:
+        """What `forward` does, without padding, with its attention weights."""
+        weights_BATT, values = self._attend(values_TBH, None)
+        outputs = self._add(values_TBH, weights_BATT @ values, 0.0).unbind(0)
+        return LayerTrace(outputs, (), attention={"self": weights_BATT})
+
+    def _attend(self, values_TBH: Tensor, is_padding_TB: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The attention weights, (B, A, T, T), and what they are weights of, (B, A, T, D)."""
         queries, keys, values = self._project(values_TBH)
         energies_BATT = queries @ keys.transpose(2, 3)
         energies_BATT += self._distance_bias(len(values_TBH))
         if is_padding_TB is not None:
             energies_BATT = energies_BATT.masked_fill(is_padding_TB.t()[:, None, None], -torch.inf)
-        return self._add(values_TBH, energies_BATT.softmax(-1) @ values, dropout)
+        return energies_BATT.softmax(-1), values
 
     def _distance_bias(self, num_steps: int) -> Tensor:
         """The relative-position bias of each head for each pair of tokens. -> (A, T, T)"""
@@ -67,6 +79,16 @@ class AttentionEncoder(BlockStack[EncoderBlock]):
         for block in self.parts:
             found.append(block(found[-1], unseen_TB))
         return [LayerVectors(values) for values in (*found[1:-1], self.norm(found[-1]))]
+
+    def trace(self, words_TBE: Tensor, lengths_B: Tensor) -> tuple[list[LayerTrace], list[Tensor], Tensor]:
+        """What each block did, what is there after each as `vectors` has it, and the encoding; without padding."""
+        values_TBH = self.reader(words_TBE)
+        traces: list[LayerTrace] = []
+        for block in self.parts:
+            traces.append(block.trace(values_TBH))
+            values_TBH = traces[-1].output()
+        outputs = [*(traced.output() for traced in traces[:-1]), self.norm(values_TBH)]
+        return traces, outputs, outputs[-1]
 
     def multiply_adds(self, num_attended: int = 64) -> float:
         """Multiply-adds for one token of a text of `num_attended` tokens."""

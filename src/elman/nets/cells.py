@@ -9,14 +9,16 @@ from torch.nn import Parameter
 
 from elman.nets.config import Reset
 from elman.nets.dropout import drop_weights
-from elman.nets.layer import Layer, LayerState, draw_weights
+from elman.nets.layer import LayerState, SteppedLayer, draw_weights
 from elman.nets.scan import Activation, ElmanScan, GruScan, Recurrence, ResetFirstGruScan
+from elman.nets.trace import Step, Use
 
 
-class ElmanLayer(Layer):
+class ElmanLayer(SteppedLayer):
     """The simple recurrent layer of Elman (1990), plain, additive or with a single gate: see `ElmanScan`."""
 
     num_states = 1
+    state_names = ("h",)
 
     def __init__(
         self, inputs: int, hidden: int, *, recurrence: Recurrence, activation: Activation, dtype: torch.dtype
@@ -51,15 +53,31 @@ class ElmanLayer(Layer):
         )
         return outputs_TBH, (outputs_TBH[-1],)
 
+    def step(self, inputs_BI: Tensor, state: LayerState) -> Step:
+        """See `ElmanScan`."""
+        h_BH = state[0]
+        back_BG = F.linear(h_BH, self.weight_back)
+        values_BG = F.linear(inputs_BI, self.weight_in, self.bias) + back_BG
+        use = Use(h_BH, back_BG, slice(None))
+        if self.recurrence != "gated":
+            new_BH = activated(values_BG, self.activation)
+            after_BH = h_BH + new_BH if self.recurrence == "additive" else new_BH
+            return Step(after_BH, (after_BH,), {}, [use])
+        update_BH = values_BG[:, : self.hidden].sigmoid()
+        new_BH = activated(values_BG[:, self.hidden :], self.activation)
+        after_BH = torch.lerp(h_BH, new_BH, update_BH)
+        return Step(after_BH, (after_BH,), {"update": update_BH, "candidate": new_BH}, [use])
+
     def multiply_adds(self) -> float:
         """Multiply-adds for one step of one row."""
         return float(self.weight_in.numel() + self.weight_back.numel())
 
 
-class GruLayer(Layer):
+class GruLayer(SteppedLayer):
     """A gated recurrent unit (Cho et al. 2014): see `GruScan`, and `ResetFirstGruScan` for reset=before."""
 
     num_states = 1
+    state_names = ("h",)
 
     def __init__(self, inputs: int, hidden: int, *, reset: Reset = None, dtype: torch.dtype) -> None:
         super().__init__(hidden)
@@ -91,12 +109,30 @@ class GruLayer(Layer):
             )
         return outputs_TBH, (outputs_TBH[-1],)
 
+    def step(self, inputs_BI: Tensor, state: LayerState) -> Step:
+        """See `GruScan`. The update gate is how much is kept."""
+        h_BH, hidden = state[0], self.hidden
+        values_BG = F.linear(inputs_BI, self.weight_in, self.bias)
+        gates = slice(0, 2 * hidden) if self.reset_first else slice(None)
+        back_BG = F.linear(h_BH, self.weight_back[gates])
+        uses = [Use(h_BH, back_BG, gates)]
+        reset_BH, update_BH = (values_BG[:, : 2 * hidden] + back_BG[:, : 2 * hidden]).sigmoid().chunk(2, dim=1)
+        if self.reset_first:
+            kept_BH = reset_BH * h_BH
+            inner_BH = F.linear(kept_BH, self.weight_back[2 * hidden :])
+            uses.append(Use(kept_BH, inner_BH, slice(2 * hidden, None)))
+        else:
+            inner_BH = reset_BH * (back_BG[:, 2 * hidden :] + self.bias_back)
+        new_BH = (values_BG[:, 2 * hidden :] + inner_BH).tanh()
+        after_BH = torch.lerp(new_BH, h_BH, update_BH)
+        return Step(after_BH, (after_BH,), {"reset": reset_BH, "update": update_BH, "candidate": new_BH}, uses)
+
     def multiply_adds(self) -> float:
         """Multiply-adds for one step of one row."""
         return float(self.weight_in.numel() + self.weight_back.numel())
 
 
-class DenseLayer(Layer):
+class DenseLayer(SteppedLayer):
     """act(W x + b) at each step, without a state."""
 
     num_states = 0
@@ -115,15 +151,23 @@ class DenseLayer(Layer):
 
     def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
         """-> (T, B, H), ()"""
-        values = F.linear(inputs_TBI, self.weight, self.bias)
-        match self.activation:
-            case "tanh":
-                return values.tanh(), state
-            case "sigmoid":
-                return values.sigmoid(), state
-            case "relu":
-                return values.relu(), state
+        return activated(F.linear(inputs_TBI, self.weight, self.bias), self.activation), state
+
+    def step(self, inputs_BI: Tensor, state: LayerState) -> Step:
+        """act(W x + b)"""
+        return Step(activated(F.linear(inputs_BI, self.weight, self.bias), self.activation), state)
 
     def multiply_adds(self) -> float:
         """Multiply-adds for one step of one row."""
         return float(self.weight.numel())
+
+
+def activated(values: Tensor, activation: Activation) -> Tensor:
+    """The activation of values."""
+    match activation:
+        case "tanh":
+            return values.tanh()
+        case "sigmoid":
+            return values.sigmoid()
+        case "relu":
+            return values.relu()

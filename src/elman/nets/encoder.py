@@ -5,7 +5,7 @@ T steps · B rows · I inputs · H hidden size of one direction
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +18,7 @@ from elman.nets.config import Reset, Skip
 from elman.nets.layer import Layer, LayerState, LayerVectors
 from elman.nets.lstm import LstmLayer
 from elman.nets.stack import Stack, layer_inputs
+from elman.nets.trace import LayerTrace
 
 Cell = Literal["rnn", "gru", "lstm"]
 
@@ -71,9 +72,7 @@ class BidirectionalStack(Module):
         outputs_TBH, after = self.stack(values_TBI, begin, dropout=dropout, weight_drop=weight_drop)
         if self.stack.norms:  # a norm gives its bias where it read zeros
             outputs_TBH = outputs_TBH * _is_token(len(outputs_TBH), lengths_B)[:, :, None]
-        states = [state[1:] for state in self.stack.split(after)]
-        middle = len(states[0]) // 2
-        return Encoding(outputs_TBH, tuple(s[:middle] for s in states), tuple(s[middle:] for s in states))
+        return self._encoding(outputs_TBH, after)
 
     def vectors(self, values_TBI: Tensor, lengths_B: Tensor) -> list[LayerVectors]:
         """What each layer makes of every token, with what leads past it."""
@@ -86,6 +85,16 @@ class BidirectionalStack(Module):
                 columns = [False] * (values_TBI.shape[2] if number < num_layers else 0) + both * number
             found.append(LayerVectors(values, torch.tensor(columns, device=values.device)))
         return found
+
+    def trace(self, values_TBI: Tensor, lengths_B: Tensor) -> tuple[list[LayerTrace], list[Tensor], Encoding]:
+        """What each layer did, what is there after each, and the encoding; of rows without padding."""
+        traces, outputs, after = self.stack.trace(values_TBI, self._start(values_TBI, lengths_B))
+        return traces, outputs, self._encoding(outputs[-1], after)
+
+    def _encoding(self, outputs_TBH: Tensor, after: Sequence[Tensor]) -> Encoding:
+        states = [state[1:] for state in self.stack.split(after)]
+        middle = len(states[0]) // 2
+        return Encoding(outputs_TBH, tuple(s[:middle] for s in states), tuple(s[middle:] for s in states))
 
     def _start(self, values_TBI: Tensor, lengths_B: Tensor) -> list[Tensor]:
         """What the layers carry before the first token."""
@@ -126,9 +135,32 @@ class BidirectionalLayer(Layer):
         backward_TBH, backward = read_padded(self.backward, reversed_TBI, tuple(both[middle:]), lengths_B, weight_drop)
         return torch.cat([onward_TBH, reverse(backward_TBH, lengths_B)], dim=-1), (lengths_B, *onward, *backward)
 
+    def trace(self, inputs_TBI: Tensor, state: LayerState) -> LayerTrace:
+        """Both directions, the steps of each at its token's place."""
+        lengths_B, *both = state
+        middle = self.onward.num_states
+        onward = self.onward.trace(inputs_TBI, tuple(both[:middle]))
+        backward = self.backward.trace(inputs_TBI.flip(0), tuple(both[middle:]))
+        outputs = zip(onward.outputs, reversed(backward.outputs), strict=True)
+        return LayerTrace(
+            [torch.cat(pair, dim=-1) for pair in outputs],
+            (lengths_B, *onward.after, *backward.after),
+            states=_both_ways(onward.states, backward.states),
+            gates=_both_ways(onward.gates, backward.gates),
+        )
+
     def multiply_adds(self) -> float:
         """Multiply-adds for one step of one row."""
         return self.onward.multiply_adds() + self.backward.multiply_adds()
+
+
+def _both_ways(
+    onward: Mapping[str, Sequence[Tensor]], backward: Mapping[str, Sequence[Tensor]]
+) -> dict[str, Sequence[Tensor]]:
+    """Steps of both directions by the names of their directions, in the order of the text."""
+    return {f"onward.{name}": steps for name, steps in onward.items()} | {
+        f"backward.{name}": steps[::-1] for name, steps in backward.items()
+    }
 
 
 def make_cell(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import Module
+
+from elman.nets.trace import LayerTrace, Step, trace_steps
 
 LayerState = tuple[Tensor, ...]  # each (B, H); empty for a layer without a state
 
@@ -40,8 +42,29 @@ class Layer(Module):
         """-> (T, B, H) and the state; `weight_drop` is the dropout rate of the recurrent weights."""
 
     @abstractmethod
+    def trace(self, inputs_TBI: Tensor, state: LayerState) -> LayerTrace:
+        """What `forward` does, without padding, in plain operations and recorded."""
+
+    @abstractmethod
     def multiply_adds(self) -> float:
         """Multiply-adds of the matrix products for one step of one row."""
+
+
+class SteppedLayer(Layer):
+    """A layer that is defined by one step."""
+
+    state_names: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def step(self, inputs_BI: Tensor, state: LayerState) -> Step:
+        """One step by its formula: what `forward` computes faster, for all steps."""
+
+    def trace(self, inputs_TBI: Tensor, state: LayerState) -> LayerTrace:
+        """See `Layer`. There has to be a step."""
+        steps: list[Step] = []
+        for inputs_BI in inputs_TBI:
+            steps.append(self.step(inputs_BI, steps[-1].state if steps else state))
+        return trace_steps(steps, self.state_names)
 
 
 def draw_weights(rng: torch.Generator, *weights: Tensor, inputs: int) -> None:

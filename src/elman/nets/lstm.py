@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn import Parameter
 
 from elman.nets.dropout import drop_weights
-from elman.nets.layer import Layer, LayerState, draw_weights
+from elman.nets.layer import LayerState, SteppedLayer, draw_weights
+from elman.nets.trace import Step, Use
 
 # Below this many steps a loop over single cells is faster: the fused kernel reorders all weights at every call, which for
 # one step of hidden 512 takes 6 ms against 0.2 ms for the step itself.
@@ -15,13 +17,14 @@ MIN_FUSED_STEPS = 16
 SATURATING = 1e4  # a pre-activation at which a gate is exactly 0 or 1, and its gradient exactly 0
 
 
-class LstmLayer(Layer):
+class LstmLayer(SteppedLayer):
     """An LSTM with forget gates (Gers et al. 2000), the gates in PyTorch's order: input, forget, candidate, output.
 
     i, f, o = sigmoid(W x + U h + b) · c' = f c + i tanh(W x + U h + b) · h' = o tanh(c')
     """
 
     num_states = 2
+    state_names = ("h", "c")
     _no_bias: Tensor
 
     def __init__(self, inputs: int, hidden: int, *, forget_bias: float, dtype: torch.dtype) -> None:
@@ -72,6 +75,18 @@ class LstmLayer(Layer):
         """Input weights of a padding flag: they close the input and output gates, open the forget gate. -> (4 H, 1)"""
         gates_4 = self.weight_in.new_tensor([-SATURATING, SATURATING, 0.0, -SATURATING])
         return gates_4.repeat_interleave(self.hidden)[:, None]
+
+    def step(self, inputs_BI: Tensor, state: LayerState) -> Step:
+        """The formula above."""
+        h_BH, c_BH = state
+        back_BG = F.linear(h_BH, self.weight_back)
+        gates_BG = F.linear(inputs_BI, self.weight_in, self.bias) + back_BG
+        input_BH, forget_BH, new_BH, output_BH = gates_BG.chunk(4, dim=1)
+        gates = {"input": input_BH.sigmoid(), "forget": forget_BH.sigmoid(), "output": output_BH.sigmoid()}
+        gates["candidate"] = new_BH.tanh()
+        c_BH = gates["forget"] * c_BH + gates["input"] * gates["candidate"]
+        h_after_BH = gates["output"] * c_BH.tanh()
+        return Step(h_after_BH, (h_after_BH, c_BH), gates, [Use(h_BH, back_BG, slice(None))])
 
     def multiply_adds(self) -> float:
         """Multiply-adds for one step of one row."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
@@ -13,6 +13,9 @@ from torch.nn import LayerNorm, Module, ModuleList, Parameter
 from elman.nets.config import Skip
 from elman.nets.dropout import draw_mask, locked_dropout
 from elman.nets.layer import Layer, LayerState, draw_weights
+from elman.nets.trace import LayerTrace
+
+Run = Callable[[Layer, Tensor, LayerState, float], tuple[Tensor, LayerState]]  # a layer over its inputs
 
 
 class Highway(Module):
@@ -98,16 +101,31 @@ class Stack(Module):
         *below, top = self.read_all(inputs, carried)[0]
         return [*below, self.norms[-1](top) if len(self.norms) else top]
 
+    def trace(
+        self, inputs: Tensor, carried: Sequence[Tensor]
+    ) -> tuple[list[LayerTrace], list[Tensor], tuple[Tensor, ...]]:
+        """What each layer did, what is there after each as `vectors` has it, and the new state."""
+        traces: list[LayerTrace] = []
+
+        def record(layer: Layer, values: Tensor, state: LayerState, weight_drop: float) -> tuple[Tensor, LayerState]:
+            traces.append(layer.trace(values, state))
+            return traces[-1].output(), traces[-1].after
+
+        outputs, after = self.read_all(inputs, carried, run=record)
+        *below, top = outputs
+        return traces, [*below, self.norms[-1](top) if len(self.norms) else top], after
+
     def read_all(
         self,
         inputs: Tensor,
         carried: Sequence[Tensor],
         *,
+        run: Run = Layer.__call__,
         dropout: float = 0.0,
         masks: Sequence[Tensor] = (),
         weight_drop: float = 0.0,
     ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-        """The output of each layer with its skip connection, before any norm, and the new state."""
+        """The output of each layer with its skip connection, before any norm, and the new state. `run` runs a layer."""
         outputs: list[Tensor] = []
         lower_outputs = [inputs]  # for dense connections
         values = inputs
@@ -116,7 +134,7 @@ class Stack(Module):
             if index:
                 values = values * masks[index - 1] if masks else locked_dropout(values, dropout)
             read = self.norms[index](values) if len(self.norms) else values
-            layer_output, state = layer(read, state, weight_drop)
+            layer_output, state = run(layer, read, state, weight_drop)
             after += state
             if self.skip == "dense":
                 lower_outputs.append(layer_output)

@@ -21,6 +21,7 @@ from elman.nets.embedding import Embedding
 from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
 from elman.nets.inputs import NetInputs
 from elman.nets.layer import LayerVectors
+from elman.nets.trace import LayerTrace
 from elman.nets.unidirectional import UnidirectionalStack
 from elman.text.units.vocabulary import UNK_ID
 
@@ -88,6 +89,16 @@ class TextEncoder(Module):
         words_TBE = self.embedding(words_TB)
         values_TBE = words_TBE if more_TBD is None else torch.cat([words_TBE, more_TBD], dim=-1)
         return [LayerVectors(words_TBE), *self.stack.vectors(values_TBE, lengths_B)]
+
+    def trace(
+        self, words_TBE: Tensor, lengths_B: Tensor, more_TBD: Tensor | None = None
+    ) -> tuple[list[LayerTrace], list[Tensor], Encoding]:
+        """What each layer did with words that are vectors already, what is there after each, and the encoding.
+
+        Of rows without padding, without noise.
+        """
+        values_TBE = words_TBE if more_TBD is None else torch.cat([words_TBE, more_TBD], dim=-1)
+        return self.stack.trace(values_TBE, lengths_B)
 
     def _rate(self, place: str) -> float:
         return self.config.rate(place) if self.training else 0.0  # type: ignore[arg-type]

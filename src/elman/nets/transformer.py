@@ -17,6 +17,7 @@ from torch.nn import LayerNorm, Linear, Module, ModuleList, Parameter
 
 from elman.nets.dropout import locked_dropout
 from elman.nets.layer import draw_weights
+from elman.nets.trace import LayerTrace
 
 Activation = Literal["gelu", "relu"]
 # Factor of the position biases, which would learn too slowly at the learning rate of the other weights
@@ -136,6 +137,26 @@ class CausalBlock(Block):
         attended = self._attend(queries, keys, values, unseen_B)
         return attended, (_slide(old_keys, new_keys), _slide(old_values, new_values))
 
+    def trace(
+        self, values_TBH: Tensor, seen: tuple[Tensor, Tensor], num_seen_B: Tensor
+    ) -> tuple[LayerTrace, tuple[Tensor, Tensor]]:
+        """What `forward` does for one row, with its attention weights. -> and the new key-value cache"""
+        attended, weights_BATS, new_seen = self._look_back_traced(values_TBH, seen, num_seen_B)
+        outputs = self._add(values_TBH, attended, 0.0).unbind(0)
+        return LayerTrace(outputs, new_seen, attention={"self": weights_BATS}), new_seen
+
+    def _look_back_traced(
+        self, values_TBH: Tensor, seen: tuple[Tensor, Tensor], num_seen_B: Tensor
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+        """The attention output, (B, A, T, D), its weights, (B, A, T, S), of one row, and the new key-value cache."""
+        queries, new_keys, new_values = self._project(values_TBH)
+        num_unseen = seen[0].shape[2] - int(num_seen_B.max())
+        keys = torch.cat([seen[0][:, :, num_unseen:], new_keys], dim=2)
+        values = torch.cat([seen[1][:, :, num_unseen:], new_values], dim=2)
+        energies_BATS = queries @ keys.transpose(2, 3) + self._band(queries.shape[2], keys.shape[2])
+        weights_BATS = energies_BATS.softmax(-1)
+        return weights_BATS @ values, weights_BATS, (_slide(seen[0], new_keys), _slide(seen[1], new_values))
+
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, unseen_B: Tensor | None) -> Tensor:
         """Attention in blocks of queries, so that the cost per token does not grow with the text. -> (B, A, T, D)
 
@@ -225,6 +246,22 @@ class CausalStack(BlockStack[CausalBlock]):
         """What is there after each block; of the top one, normed. -> (T, B, H) each"""
         *below, top = self._read_all(words_TBE, carried)[0]
         return [*below, self.norm(top)]
+
+    def trace(
+        self, words_TBE: Tensor, carried: Sequence[Tensor]
+    ) -> tuple[list[LayerTrace], list[Tensor], tuple[Tensor, ...]]:
+        """What each block did with one row, what is there after each as `vectors` has it, and what to carry on."""
+        num_seen_B, *seen = carried
+        values_TBH = self.reader(words_TBE)
+        traces: list[LayerTrace] = []
+        after: list[Tensor] = [(num_seen_B + len(words_TBE)).clamp(max=self.window - 1)]
+        for index, block in enumerate(self.parts):
+            traced, own = block.trace(values_TBH, (seen[2 * index], seen[2 * index + 1]), num_seen_B)
+            values_TBH = traced.output()
+            traces.append(traced)
+            after += own
+        outputs = [traced.output() for traced in traces[:-1]]
+        return traces, [*outputs, self.norm(values_TBH)], tuple(after)
 
     def _read_all(
         self, words_TBE: Tensor, carried: Sequence[Tensor], *, dropout_input: float = 0.0, dropout: float = 0.0

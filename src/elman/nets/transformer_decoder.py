@@ -14,6 +14,7 @@ from torch.nn import LayerNorm, Linear
 
 from elman.nets.dropout import locked_dropout
 from elman.nets.layer import draw_weights
+from elman.nets.trace import LayerTrace
 from elman.nets.transformer import BlockShape, BlockStack, CausalBlock
 
 
@@ -54,13 +55,39 @@ class DecoderBlock(CausalBlock):
     ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
         """-> (T, B, H), the new key-value cache, and the attention weights of the source, (B, A, T, S)"""
         attended_BATD, seen = self._look_back(values_TBH, seen, num_seen_B)
+        values_TBH, weights_BATS = self._decode(values_TBH, attended_BATD, source, is_padding_BS, dropout=dropout)
+        return values_TBH, seen, weights_BATS
+
+    def trace_decoding(
+        self,
+        values_TBH: Tensor,
+        seen: tuple[Tensor, Tensor],
+        num_seen_B: Tensor,
+        source: tuple[Tensor, Tensor],
+        is_padding_BS: Tensor,
+    ) -> tuple[LayerTrace, tuple[Tensor, Tensor]]:
+        """What `decode` does for one row, with both attentions. -> and the new key-value cache"""
+        attended_BATD, own_BATS, seen = self._look_back_traced(values_TBH, seen, num_seen_B)
+        values_TBH, weights_BATS = self._decode(values_TBH, attended_BATD, source, is_padding_BS, dropout=0.0)
+        return LayerTrace(values_TBH.unbind(0), seen, attention={"self": own_BATS, "source": weights_BATS}), seen
+
+    def _decode(
+        self,
+        values_TBH: Tensor,
+        attended_BATD: Tensor,
+        source: tuple[Tensor, Tensor],
+        is_padding_BS: Tensor,
+        *,
+        dropout: float,
+    ) -> tuple[Tensor, Tensor]:
+        """What comes after self-attention. -> (T, B, H), (B, A, T, S)"""
         values_TBH = values_TBH + locked_dropout(self.attention_out(_merged(attended_BATD)), dropout)
         queries = self._heads(self.source_query(self.source_norm(values_TBH)).transpose(0, 1))
         keys, values = (self._heads(part) for part in source)
         energies_BATS = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(2, 3)
         weights_BATS = energies_BATS.masked_fill(is_padding_BS[:, None, None], -torch.inf).softmax(-1)
         values_TBH = values_TBH + locked_dropout(self.source_out(_merged(weights_BATS @ values)), dropout)
-        return self._feed_forward(values_TBH, dropout), seen, weights_BATS
+        return self._feed_forward(values_TBH, dropout), weights_BATS
 
     def _heads(self, values_BSH: Tensor) -> Tensor:
         """-> (B, A, S, D)"""
@@ -100,8 +127,7 @@ class DecoderStack(BlockStack[DecoderBlock]):
         self, words_TBE: Tensor, carried: Sequence[Tensor], *, dropout_input: float = 0.0, dropout: float = 0.0
     ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
         """-> (T, B, H), the new state, and the last block's attention to the source, mean over heads, (B, T, S)"""
-        end = 1 + 2 * len(self.blocks)
-        num_seen_B, seen, source, lengths_B = carried[0], carried[1:end], carried[end:-1], carried[-1]
+        num_seen_B, seen, source, lengths_B = self._parts_of(carried)
         is_padding_BS = torch.arange(source[0].shape[1], device=lengths_B.device) >= lengths_B[:, None]
         values_TBH = locked_dropout(self.reader(words_TBE), dropout_input)
         after: list[Tensor] = [(num_seen_B + len(words_TBE)).clamp(max=self.window - 1)]
@@ -117,6 +143,29 @@ class DecoderStack(BlockStack[DecoderBlock]):
             )
             after += new_seen
         return self.norm(values_TBH), (*after, *source, lengths_B), weights_BATS.mean(1)
+
+    def trace(
+        self, words_TBE: Tensor, carried: Sequence[Tensor]
+    ) -> tuple[list[LayerTrace], list[Tensor], tuple[Tensor, ...]]:
+        """What each block did with one row, what is there after each, the last one normed, and the new state."""
+        num_seen_B, seen, source, lengths_B = self._parts_of(carried)
+        is_padding_BS = torch.arange(source[0].shape[1], device=lengths_B.device) >= lengths_B[:, None]
+        values_TBH = self.reader(words_TBE)
+        traces: list[LayerTrace] = []
+        after: list[Tensor] = [(num_seen_B + len(words_TBE)).clamp(max=self.window - 1)]
+        for index, block in enumerate(self.parts):
+            own, keys = ((part[2 * index], part[2 * index + 1]) for part in (seen, source))
+            traced, new_seen = block.trace_decoding(values_TBH, own, num_seen_B, keys, is_padding_BS)
+            values_TBH = traced.output()
+            traces.append(traced)
+            after += new_seen
+        outputs = [*(traced.output() for traced in traces[:-1]), self.norm(values_TBH)]
+        return traces, outputs, (*after, *source, lengths_B)
+
+    def _parts_of(self, carried: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor], Sequence[Tensor], Tensor]:
+        """Number of tokens seen, their keys and values, those of the source, and its lengths."""
+        end = 1 + 2 * len(self.blocks)
+        return carried[0], carried[1:end], carried[end:-1], carried[-1]
 
     def multiply_adds(self, num_attended: int = 20) -> float:
         """Multiply-adds for one token that attends to `num_attended` tokens of target and source each."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from elman.nets.config import Skip
 from elman.nets.encoder import Encoding, read_padded
 from elman.nets.layer import Layer, LayerState, LayerVectors
 from elman.nets.stack import Stack, layer_inputs
+from elman.nets.trace import LayerTrace
 
 
 class UnidirectionalStack(Module):
@@ -49,6 +51,11 @@ class UnidirectionalStack(Module):
         """What each layer makes of every token, with what leads past it."""
         return [LayerVectors(values) for values in self.stack.vectors(values_TBI, self._start(values_TBI, lengths_B))]
 
+    def trace(self, values_TBI: Tensor, lengths_B: Tensor) -> tuple[list[LayerTrace], list[Tensor], Encoding]:
+        """What each layer did, what is there after each, and the encoding; of rows without padding."""
+        traces, outputs, after = self.stack.trace(values_TBI, self._start(values_TBI, lengths_B))
+        return traces, outputs, Encoding(outputs[-1], tuple(state[1:] for state in self.stack.split(after)), ())
+
     def _start(self, values_TBI: Tensor, lengths_B: Tensor) -> list[Tensor]:
         """What the layers carry before the first token."""
         carried: list[Tensor] = []
@@ -79,6 +86,12 @@ class PaddedLayer(Layer):
         lengths_B, *inner = state
         outputs_TBH, after = read_padded(self.layer, inputs_TBI, tuple(inner), lengths_B, weight_drop)
         return outputs_TBH, (lengths_B, *after)
+
+    def trace(self, inputs_TBI: Tensor, state: LayerState) -> LayerTrace:
+        """That of the layer."""
+        lengths_B, *inner = state
+        traced = self.layer.trace(inputs_TBI, tuple(inner))
+        return replace(traced, after=(lengths_B, *traced.after))
 
     def multiply_adds(self) -> float:
         """Multiply-adds for one step of one row."""

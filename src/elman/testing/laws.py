@@ -11,6 +11,7 @@ import numpy as np
 from elman.core.errors import UsageError
 from elman.lm.protocol import FreeModel, leaves, num_rows, repeat, select
 from elman.lm.search import beam_search, length_norm, sample_rows
+from elman.lm.trace import explain
 from elman.testing.comparing import (
     BrokenLawError,
     behaviour,
@@ -53,6 +54,22 @@ def scoring_equals_stepping(lm: FreeModel[Any], rng: np.random.Generator, tolera
         require_same(scored[:, t], stepped, tolerance, f"the score of token {t}")
         stepping = lm.advance(texts[:, t], stepping)
     require_same_states(lm, rng, state, stepping, tolerance, "the state after score")
+
+
+def recording_changes_nothing(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
+    """`explain` gives the log-probabilities of `score`, from any state, and something for each token of a text."""
+    texts = some_texts(lm, rng, rows=4, num_tokens=9)
+    start = lm.start(1)
+    for text in texts:
+        scored, middle = lm.score(text[None, :4], np.array([4]), start)
+        for tokens, state, expected in ((text[:4], start, scored[0]), (text[4:], middle, None)):
+            if expected is None:
+                expected = lm.score(tokens[None], np.array([len(tokens)]), state)[0][0]
+            trace = explain(lm, tokens, state)
+            require_same(trace.log_probs, expected, tolerance, "a recorded log-probability")
+            for name, array in trace.arrays.items():
+                if len(array) != len(tokens) or not np.isfinite(array).all():
+                    raise BrokenLawError(f"{name} has shape {array.shape} for {len(tokens)} tokens, or is not finite")
 
 
 def a_state_is_never_changed(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
@@ -241,6 +258,7 @@ def saving_and_loading_is_exact(
 LAWS: tuple[Law, ...] = (
     predictions_are_normalised,
     scoring_equals_stepping,
+    recording_changes_nothing,
     a_state_is_never_changed,
     selecting_commutes_with_reading,
     joining_commutes_with_reading,

@@ -18,6 +18,7 @@ from elman.tasks.catalogue import load_model
 from elman.testing.comparing import BrokenLawError
 
 TEXTS = ("a", "the cat sat on the mat", "the the the", "on")  # to be encoded, where no lines are given
+RECORDED = 1e-5  # scores by another order of the same operations, in float32
 TOLERANCE = 2e-4  # printed probabilities have four digits, of which the last may be rounded either way
 
 
@@ -30,6 +31,7 @@ def check_task_model(
         empty_input_is_answered(model, folder=folder)
     if is_net(model):
         a_text_alone_is_encoded_as_among_others(model, lines or TEXTS)
+        recording_changes_no_score(model, lines or TEXTS)
     what_was_saved_answers_the_same(model, lines, folder=folder, data=data)
     if data is not None and model.record.valid is not None:
         what_was_measured_in_training_is_what_evaluate_says(model, data)
@@ -67,6 +69,20 @@ def a_text_alone_is_encoded_as_among_others(model: TaskModel[Any], texts: Sequen
                     raise BrokenLawError(f"the vector of text {number + 1} is another {what} than alone, pool={pool}")
         if together[-1].any():
             raise BrokenLawError("the vector of an empty text is not zeros")
+
+
+def recording_changes_no_score(model: TaskModel[Any], lines: Sequence[str]) -> None:
+    """What is predicted by a reading with recording on is what is predicted without, for every line that can be read."""
+    import torch
+
+    for line in lines:
+        reading = model.reading(line)
+        with torch.no_grad():
+            _, scores = reading.trace(reading.words())
+        found = scores[range(len(reading.chosen)), reading.chosen].numpy()
+        wanted = reading.unrecorded()
+        if found.shape != wanted.shape or not np.allclose(found, wanted, rtol=RECORDED, atol=RECORDED):
+            raise BrokenLawError(f"{line!r}: with recording {found}, without {wanted}")
 
 
 def empty_input_is_answered(model: TaskModel[Any], *, folder: Path) -> None:

@@ -17,7 +17,8 @@ import elman
 from elman.cli.app import run as run_arguments
 from elman.core.settings import make, read_recipe, recipes
 from elman.tasks.seq2seq.config import PairsConfig, Seq2SeqConfig
-from elman.tasks.seq2seq.model import SearchOptions, Translator, _copied
+from elman.tasks.seq2seq.model import Translator, _copied
+from elman.tasks.seq2seq.translations import SearchOptions
 from elman.training.config import TrainConfig
 from tests.commands import Run
 

@@ -12,6 +12,7 @@ import numpy as np
 from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import DataError
+from elman.explain.reading import Reading
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.classify.assets import ClassifyAssets
@@ -34,6 +35,7 @@ from elman.text.batches import one_pass
 from elman.text.readers import Sources
 from elman.text.rows import begins_of, like_length, padded
 from elman.text.tables import Pairs
+from elman.text.units.vocabulary import UNK_ID
 
 ClassifyRecord = LabelRecord[LabelledConfig, ClassifierConfig]
 
@@ -108,6 +110,22 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
     def _encode_row(self, text: str) -> Array:
         """The numbers of a text's words."""
         return np.array([self.words.number(word) for word in split_text(text, self.data)], dtype=np.int64)
+
+    def reading(self, text: str) -> Reading:
+        """A text as the net reads it; what is predicted is the label that it gives."""
+        words = split_text(text, self.data)
+        ids = self._encode_row(text)
+        chosen = np.array([int(np.argmax(self.shares([words])[0]))])
+        return Reading(
+            tokens=words,
+            is_known=(ids != UNK_ID).tolist(),
+            rows=["label"],
+            columns=self.labels or ["value"],
+            chosen=chosen,
+            words=lambda: self.net.words_read(ids),
+            trace=self.net.trace,
+            unrecorded=lambda: self.net.scores(ids[None], np.array([len(ids)]))[0, chosen],
+        )
 
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Classification]:
         """What every line is."""

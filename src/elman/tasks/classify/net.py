@@ -19,6 +19,7 @@ from elman.nets.inputs import NetInputs
 from elman.nets.pooling import Pool
 from elman.nets.text_encoder import TextEncoder
 from elman.nets.text_net import TextNet, initialise_linear
+from elman.nets.trace import NetTrace
 from elman.nets.trainable import Loss
 from elman.nets.vocabulary_net import embedding_of, load_tensors
 from elman.tasks.classify.config import ClassifierConfig
@@ -87,6 +88,26 @@ class ClassifierModel(TextNet):
             lengths_B = self._ids(lengths)
             encoding = self.reader(self._ids(words).t(), lengths_B)
             return self.pool.weights(encoding, lengths_B).t().to(torch.float32).cpu().numpy()
+
+    def scores(self, words: Array, lengths: Array) -> Array:
+        """What the labels' probabilities, or the number, are made of. -> (B, L)"""
+        with torch.inference_mode():
+            return self._scores(words, lengths).to(torch.float32).cpu().numpy()
+
+    def words_read(self, words: Array) -> Tensor:
+        """The vectors of the words of one text (T,). -> (T, 1, E)"""
+        found: Tensor = self.reader.embedding(self._ids(words)[:, None])
+        return found
+
+    def trace(self, words_TBE: Tensor) -> tuple[NetTrace, Tensor]:
+        """What was done with one text whose words are vectors already, and the scores of its labels, (1, L)."""
+        lengths_B = torch.tensor([len(words_TBE)], device=self.device)
+        layers, outputs, encoding = self.reader.trace(words_TBE, lengths_B)
+        pooled_BO = self.pool(encoding, lengths_B)
+        attention = {}
+        if self.config.pool == "attention":
+            attention["text"] = self.pool.weights(encoding, lengths_B).t()[:, None]
+        return NetTrace(words_TBE, pooled_BO[None], layers, outputs, attention), self.output(pooled_BO)
 
     # -------------------------------------------------------------------------------------------------------- training
 

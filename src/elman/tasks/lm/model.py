@@ -22,6 +22,7 @@ from elman.lm.stopping import until
 from elman.tasks.base import EvaluateOptions, Prediction, PredictOptions, TaskModel
 from elman.tasks.foundation import Foundation, cells_of, make_foundation
 from elman.tasks.lm.family import Saveable
+from elman.tasks.lm.inside import LooksInside
 from elman.tasks.lm.record import LmRecord
 from elman.tasks.lm.scoring import Errors, LineScorer, Score, reading
 from elman.text.corpus import Corpus, read_blocks
@@ -42,7 +43,7 @@ DYNAMIC_NAMES = (  # of numbers that dynamic evaluation changes
 
 
 @dataclass(frozen=True, repr=False)
-class Model(TaskModel[LmRecord]):
+class Model(LooksInside, TaskModel[LmRecord]):
     """A language model with its tokenizer and its record."""
 
     record: LmRecord
@@ -101,7 +102,7 @@ class Model(TaskModel[LmRecord]):
         prompt = self._read(text)
         log_probs = refuse_nan(self.lm.predict(prompt.state)[0])
         best = likeliest(log_probs, k)
-        return [(self._symbol(int(i), prompt.ids), math.exp(float(log_probs[i]))) for i in best]
+        return [(self.symbol(int(i), prompt.ids), math.exp(float(log_probs[i]))) for i in best]
 
     @overload
     def score(self, text: str) -> Score: ...
@@ -117,7 +118,7 @@ class Model(TaskModel[LmRecord]):
         if not isinstance(text, str):
             return [self.score(_checked_text(one)) for one in text]
         text = text.removesuffix("\n")
-        ids = np.append(self.tokenizer.encode_text(text), EOS_ID).astype(np.int64)
+        ids = self.ids_of(text)
         if self.record.data.reset_lines:
             lines = np.split(ids, np.flatnonzero(ids == EOS_ID)[:-1] + 1)
             nats = evaluation.score_lines(self.lm, lines).token_nats
@@ -372,17 +373,6 @@ class Model(TaskModel[LmRecord]):
 
     def _stop_ids(self) -> tuple[int, ...]:
         return (EOS_ID,) if self.record.data.reset_lines else ()
-
-    def _symbol(self, token: int, before: Array) -> str:
-        """A token as it would be written after others; the end of a line by its name."""
-        if token == EOS_ID:
-            return EOS
-        if self.tokenizer.units == "space":
-            return self.tokenizer.tokens[token]
-        decoder = self.tokenizer.decoder()
-        for earlier in before[-4:].tolist():
-            decoder.push(earlier)
-        return decoder.push(token) or self.tokenizer.tokens[token]  # half a character: as the vocabulary has it
 
 
 @dataclass(frozen=True)

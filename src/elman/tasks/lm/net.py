@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from elman.core.arrays import Array
+from elman.lm.trace import Trace
 from elman.nets.config import LanguageNetConfig
 from elman.nets.inputs import NetInputs
 from elman.nets.layer import LayerVectors
@@ -22,6 +23,7 @@ from elman.nets.maxent import Maxent
 from elman.nets.neural_lm import Carried, NeuralLm, NeuralState
 from elman.nets.ngrams import NgramTable, collect_ngrams
 from elman.nets.stack import Stack
+from elman.nets.trace import NetTrace, layer_arrays
 from elman.nets.trainable import Loss, StreamNet
 from elman.nets.transformer import CausalStack
 from elman.nets.vocabulary_net import embedding_of
@@ -92,6 +94,54 @@ class NeuralModel(NeuralLm[L], StreamNet):
         """The words, and what is there after each layer. -> (T, B, D) each"""
         words_TBE = self.embedding(tokens_TB)
         return [words_TBE, *self.stack.vectors(words_TBE, carried)]
+
+    # ----------------------------------------------------------------------------------------------------- recording
+
+    def trace(self, words_TBE: Tensor, carried: Carried) -> NetTrace:
+        """What `_read` does with words that are vectors already: recorded, for one row, without noise."""
+        layers, outputs, _ = self.stack.trace(words_TBE, carried)
+        return NetTrace(words_TBE, self._project(outputs[-1]), layers, outputs if layers else [])
+
+    def explain(self, tokens: Array, state: NeuralState) -> Trace:
+        """Read tokens (T,) with recording on. What is recorded is after a token, its log-probability from before."""
+        with torch.inference_mode():
+            tokens_T1 = self._to_ids(tokens)[:, None]
+            traced = self.trace(self.embedding(tokens_T1), self._of_layers(state.carried))
+            features_TBP = torch.cat([state.features[None], traced.features[:-1]])
+            histories = None
+            if self.maxent is not None:
+                histories = self.maxent.find(torch.cat([state.carried[-1].t(), tokens_T1[:-1]]))[:, 0]
+            log_probs = self.head.score(features_TBP[:, 0], tokens_T1[:, 0], self._ngrams(histories))
+            arrays = {"embeddings": self._to_numpy(traced.words[:, 0])} | layer_arrays(traced.layers, traced.outputs)
+            return Trace(self._to_numpy(log_probs), arrays)
+
+    def words_read(self, tokens: Array) -> Tensor:
+        """The vectors of what is read to predict tokens (T,): the start symbol, then all but the last. -> (T, 1, E)"""
+        words: Tensor = self.embedding(self._read_for(tokens))
+        return words
+
+    def trace_text(self, tokens: Array, words_TBE: Tensor) -> tuple[NetTrace, Tensor]:
+        """A text (T,) from its beginning, and the log-probabilities of all tokens at each place, (T, V).
+
+        words_TBE: what is read, as `words_read` gives it or changed. Gradients flow as they are switched.
+        """
+        carried = self.start_training(1)
+        traced = self.trace(words_TBE, self._of_layers(carried))
+        histories = None
+        if self.maxent is not None:
+            read_XB = torch.cat([carried[-1].t(), self._read_for(tokens)])
+            histories = self.maxent.find(read_XB[1:])[:, 0]
+        return traced, self.head.log_probs(traced.features[:, 0], self._ngrams(histories))
+
+    def _read_for(self, tokens: Array) -> Tensor:
+        tokens_T1 = self._to_ids(tokens)[:, None]
+        return torch.cat([torch.full_like(tokens_T1[:1], EOS_ID), tokens_T1[:-1]])
+
+    def _of_layers(self, carried: Carried) -> Carried:
+        """Without the words that n-gram features look back to."""
+        return carried if self.maxent is None else carried[:-1]
+
+    # ------------------------------------------------------------------------------------------------------ training
 
     def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, state: Carried) -> tuple[Loss, Carried]:
         """See `StreamNet`."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
+from elman.explain.reading import Reading
 from elman.lm import evaluate as evaluation
 from elman.lm.shaping import likeliest
 from elman.tasks.base import Prediction, PredictOptions, ShouldStop
@@ -74,6 +75,27 @@ class MaskedTextModel(TextModel[Any]):
             chosen = np.where(self._can_fill(is_spaced), row, -np.inf).argmax()
             filled += self._symbol(int(chosen)) + part
         return filled
+
+    def reading(self, text: str) -> Reading:
+        """A line as the net reads it, its `<mask>`s hidden; what is predicted is every token from all that is read."""
+        ids = read_gaps(text, self.tokenizer).ids if MASK in text else self.tokenizer.encode(text)
+        ids = np.append(ids, EOS_ID).astype(np.int64)
+        is_hidden = ids == GAP
+        tokens = [MASK if hidden else self._symbol(int(i)) for i, hidden in zip(ids, is_hidden, strict=True)]
+        filled = np.where(is_hidden, UNK_ID, ids)
+        if is_hidden.any():
+            found = self.net.predict(filled[None], np.array([len(ids)]), is_hidden[None])
+            filled[is_hidden] = found.argmax(axis=1)
+        return Reading(
+            tokens=tokens,
+            is_known=((ids != UNK_ID) | is_hidden).tolist(),
+            rows=tokens,
+            columns=self.tokenizer.tokens,
+            chosen=filled,
+            words=lambda: self.net.words_read(np.where(is_hidden, UNK_ID, ids), is_hidden),
+            trace=self.net.trace,
+            unrecorded=lambda: self.net.score_all(filled, is_hidden),
+        )
 
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Filled]:
         """The lines of a text with their gaps filled."""

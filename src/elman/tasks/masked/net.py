@@ -21,6 +21,7 @@ from elman.nets.dropout import locked_dropout
 from elman.nets.encoder import BidirectionalStack, make_cell
 from elman.nets.inputs import NetInputs
 from elman.nets.layer import LayerVectors
+from elman.nets.trace import NetTrace
 from elman.nets.trainable import Loss
 from elman.nets.transformer import BlockShape
 from elman.nets.vocabulary_net import Layers, VocabularyNet, embedding_of
@@ -133,6 +134,27 @@ class MaskedModel(VocabularyNet[MaskedConfig]):
         words_TBE = self.embedding(self._to_ids(tokens).t())
         assert isinstance(self.stack, BidirectionalStack | AttentionEncoder)
         return [LayerVectors(words_TBE), *self.stack.vectors(words_TBE, self._to_ids(lengths))]
+
+    def score_all(self, tokens: Array, is_hidden: Array) -> Array:
+        """The log-probability of each token of one text (T,), given all that is not hidden, itself included. -> (T,)"""
+        with torch.inference_mode():
+            tokens_BT, lengths_B, hidden_BT = self._to_tensors(tokens[None], np.array([len(tokens)]), is_hidden[None])
+            features_TP = self._project(self._read(tokens_BT, hidden_BT, lengths_B, is_noisy=False)[:, 0])
+            return self._to_numpy(self.head.score(features_TP, tokens_BT[0]))
+
+    def words_read(self, tokens: Array, is_hidden: Array) -> Tensor:
+        """The vectors of one text (T,), some of its places hidden. -> (T, 1, E)"""
+        words_TBE = self.embedding(self._to_ids(tokens)[:, None])
+        hidden_T = torch.from_numpy(np.array(is_hidden, dtype=bool)).to(self.device)
+        return torch.where(hidden_T[:, None, None], self.hidden_vector, words_TBE)
+
+    def trace(self, words_TBE: Tensor) -> tuple[NetTrace, Tensor]:
+        """What was done with one text whose words are vectors already, and log-probabilities at each place, (T, V)."""
+        lengths_B = torch.tensor([len(words_TBE)], device=self.device)
+        assert isinstance(self.stack, BidirectionalStack | AttentionEncoder)
+        layers, outputs, _ = self.stack.trace(words_TBE, lengths_B)
+        features_TBP = self._project(outputs[-1])
+        return NetTrace(words_TBE, features_TBP, layers, outputs), self.head.log_probs(features_TBP[:, 0])
 
     # -------------------------------------------------------------------------------------------------------- training
 

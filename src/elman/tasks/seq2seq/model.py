@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,14 +14,17 @@ from pydantic import model_validator
 from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
+from elman.explain.reading import Reading
 from elman.lm.search import Hypothesis, beam_search
 from elman.store import LabelRecord
-from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
-from elman.tasks.measuring import part_notes, rounded, rows_in_time
+from elman.tasks.base import EvaluateOptions, NetModel, PredictOptions, ShouldStop
+from elman.tasks.measuring import part_notes, rows_in_time
 from elman.tasks.seq2seq.config import PairsConfig, Seq2SeqConfig
 from elman.tasks.seq2seq.data import MAX_LENGTH, PairBatches, encode_pairs
+from elman.tasks.seq2seq.inside import PairReading, symbols
 from elman.tasks.seq2seq.metrics import Marks, Written
 from elman.tasks.seq2seq.reading import read_only_sources, read_pairs
+from elman.tasks.seq2seq.translations import BEAM, LENGTH_PENALTY, SearchOptions, Translation, Translations
 from elman.text.batches import one_pass
 from elman.text.columns import join_columns
 from elman.text.readers import Sources
@@ -32,8 +35,6 @@ from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS_ID, UNK, UNK_ID
 
 SOURCE_PREFIX = "source_"  # prefix of the source tokenizer's files; the target's have the usual names
-BEAM = 5
-LENGTH_PENALTY = 0.6
 SEARCH_ROWS = 320  # hypotheses (sources times beam width) decoded in one batch
 SCORE_TOKENS = 4000
 MAX_LOGITS = 4_000_000  # logits a decoding step may hold in memory, over the whole batch
@@ -64,73 +65,6 @@ class Tokenizers(NamedTuple):
         if self.source is not self.target:
             found |= {SOURCE_PREFIX + name: content for name, content in self.source.files().items()}
         return found
-
-
-@dataclass(frozen=True)
-class Translation:
-    """What was written for a source, and how sure the model was: nats is -log p, its end included."""
-
-    text: str
-    nats: float
-    tokens: tuple[str, ...]  # of the target, the end among them
-    source_tokens: tuple[str, ...]
-    attention: Array | None = field(default=None, repr=False)  # (target tokens, source tokens), rows sum to one
-    is_cut: bool = False  # of its source only the beginning was read
-
-    def alignment(self) -> str:
-        """The source place that attention looked at most for each target token, as aligners write it: 0-0 2-1."""
-        if self.attention is None:
-            return ""
-        places = self.attention[: len(self.tokens) - 1, : len(self.source_tokens) - 1]
-        return " ".join(f"{int(row.argmax())}-{place}" for place, row in enumerate(places) if len(row))
-
-    def as_json(self) -> dict[str, Any]:
-        """Text, nats and tokens; the attention where it was asked for."""
-        record: dict[str, Any] = {"text": self.text, "nats": self.nats, "tokens": list(self.tokens)}
-        if self.attention is not None:
-            record |= {"source_tokens": list(self.source_tokens), "attention": rounded(self.attention)}
-        return record
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """How to search: a beam of one is greedy."""
-
-    beam: int = BEAM
-    n_best: int = 1
-    length_penalty: float = LENGTH_PENALTY
-    prefix: str = ""  # with which every target has to begin
-    max_tokens: int | None = None
-    copies_unknown: bool = True  # unknown words are copied from where attention looked
-    with_attention: bool = False
-    truncates: bool = False  # sources that are too long are cut instead of refused
-
-
-@dataclass(frozen=True)
-class Translations(Prediction):
-    """The best targets of one source, as they are printed."""
-
-    number: int  # of the source, from 1
-    source: str
-    best: Sequence[Translation]
-    options: PredictOptions
-
-    @property
-    def is_cut(self) -> bool:  # type: ignore[override]
-        """Whether only the beginning of the source was read."""
-        return any(one.is_cut for one in self.best)
-
-    def line(self) -> str:
-        """The best target; of several a line each: number, text, nats. Alignments behind."""
-        lines = []
-        for one in self.best:
-            columns = [str(self.number), one.text, f"{one.nats:.4f}"] if self.options.n_best else [one.text]
-            lines.append("\t".join([*columns, one.alignment()] if self.options.alignments else columns))
-        return "\n".join(lines)
-
-    def as_json(self) -> dict[str, Any]:
-        """With tokens and attention."""
-        return {"source": self.source, "predictions": [one.as_json() for one in self.best]}
 
 
 class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
@@ -185,6 +119,19 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
         """A source as ids; of one that is too long the beginning."""
         source = self.source_text(text.replace("\n", " ")).strip()
         return self._encode(source, "the source", SearchOptions(truncates=True))[0][:-1]
+
+    def pair_reading(self, text: str, target: str | None = None) -> PairReading:
+        """A source and its target, or the best one that a search finds, as the net reads them."""
+        text = self.source_text(text)
+        if target is None:
+            target = self.translate([text], SearchOptions(truncates=True, copies_unknown=False))[0][0].text
+        source = self._encode(text.strip(), "the source", SearchOptions(truncates=True))[0]
+        ids = np.append(self.target.encode(target), EOS_ID).astype(np.int64)
+        return PairReading(self.net, source, ids, symbols(self.source, source), symbols(self.target, ids))
+
+    def reading(self, text: str) -> Reading:
+        """A source as the net reads it; what is predicted is its best target."""
+        return self.pair_reading(text).of_source(tuple(self.target.tokens))
 
     def _search_options(self, options: PredictOptions) -> SearchOptions:
         has_attention = self.config.context == "attention"

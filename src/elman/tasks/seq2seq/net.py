@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -23,6 +23,7 @@ from elman.nets.full_head import FullHead
 from elman.nets.inputs import NetInputs
 from elman.nets.layer import LayerVectors
 from elman.nets.neural_lm import Carried, NeuralLm, NeuralState
+from elman.nets.trace import LayerTrace, NetTrace
 from elman.nets.trainable import Loss
 from elman.nets.unidirectional import UnidirectionalStack
 from elman.nets.vocabulary_net import embedding_of
@@ -32,6 +33,14 @@ from elman.text.units.vocabulary import EOS_ID
 
 OWN_WORDS_STEPS = 2000
 OWN_WORDS_ROWS = 512  # rows whose next tokens are predicted at once for scheduled sampling
+
+
+class PairTrace(NamedTuple):
+    """One pair on its way through a net."""
+
+    source: NetTrace
+    target: NetTrace
+    log_probs: Tensor  # (T, V), of all tokens at each place of the target
 
 
 class PairModel(NeuralLm[Seq2SeqConfig]):
@@ -75,6 +84,14 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
     def _weights(self, read_TB: Tensor, carried: Carried) -> Tensor:
         """How the decoder weighs the source while it reads. -> (B, T, S)"""
 
+    @abstractmethod
+    def _trace_source(self, words_SBE: Tensor, lengths_B: Tensor) -> tuple[list[LayerTrace], list[Tensor], Carried]:
+        """What each layer of the encoder did, what is there after each, and what the decoder carries at first."""
+
+    @abstractmethod
+    def _trace_target(self, words_TBE: Tensor, carried: Carried) -> NetTrace:
+        """What the decoder did; its attention to the source is called `source`, (B, T, S)."""
+
     def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
         super()._initialise(rng, vectors)
         if not self.config.shared_words:
@@ -110,6 +127,21 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
         with torch.inference_mode():
             carried = self._encode(self._to_ids(source).t(), self._to_ids(lengths), is_noisy=False)
             return self._to_numpy(self._weights(shifted(self._to_ids(target).t()), carried))
+
+    def words_read(self, source: Array, target: Array) -> tuple[Tensor, Tensor]:
+        """The vectors of a source (S,), and of what is read to predict its target (T,). -> (S, 1, E), (T, 1, E)"""
+        source_SBE: Tensor = self.source_embedding(self._to_ids(source)[:, None])
+        target_TBE: Tensor = self.embedding(shifted(self._to_ids(target)[:, None]))
+        return source_SBE, target_TBE
+
+    def trace(self, source_SBE: Tensor, target_TBE: Tensor) -> PairTrace:
+        """What was done with one pair whose words are vectors already."""
+        lengths_B = torch.tensor([len(source_SBE)], device=self.device)
+        layers, outputs, carried = self._trace_source(source_SBE, lengths_B)
+        target = self._trace_target(target_TBE, carried)
+        return PairTrace(
+            NetTrace(source_SBE, outputs[-1], layers, outputs), target, self.head.log_probs(target.features[:, 0])
+        )
 
     def start_training(self, rows: int) -> None:
         """Nothing is carried from one batch of pairs to the next."""

@@ -22,6 +22,7 @@ from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
 from elman.nets.layer import draw_weights
 from elman.nets.neural_lm import Carried, LayerOutputs, NeuralState
 from elman.nets.stack import Stack, layer_inputs
+from elman.nets.trace import LayerTrace, NetTrace, join_traces
 from elman.nets.unidirectional import UnidirectionalStack
 from elman.tasks.seq2seq.config import Seq2SeqConfig
 from elman.tasks.seq2seq.net import PairModel, padded_leaves
@@ -189,20 +190,29 @@ class Seq2SeqModel(PairModel):
         return LayerOutputs(self._project(outputs_TBH), written.carried, None)
 
     def _write(self, words_TBE: Tensor, carried: Carried, *, dropout: float) -> _Written:
-        """The decoder over some words: all at once or, where a step needs the output of the last, one by one."""
-        if not (self.config.input_feeding or self.config.attend == "before"):
-            return self._write_steps(words_TBE, carried, dropout=dropout)
+        """The decoder over some words."""
+        masks: Sequence[Tensor] = ()  # the same at every step
+        if dropout and self._goes_by_steps:
+            masks = self.stack.draw_masks(words_TBE, dropout)
+        return self._write_with(partial(self.stack, dropout=dropout, masks=masks), words_TBE, carried)
+
+    @property
+    def _goes_by_steps(self) -> bool:
+        """Whether a step needs the output of the last."""
+        return self.config.input_feeding or self.config.attend == "before"
+
+    def _write_with(self, run: _Run, words_TBE: Tensor, carried: Carried) -> _Written:
+        """The decoder over some words, all at once or step by step. `run` runs its layers."""
+        if not self._goes_by_steps:
+            return self._write_steps(run, words_TBE, carried)
         steps = []
-        masks = self.stack.draw_masks(words_TBE, dropout) if dropout else ()  # the same at every step
         for words_1BE in torch.split(words_TBE, 1):
-            steps.append(self._write_steps(words_1BE, carried, masks=masks))
+            steps.append(self._write_steps(run, words_1BE, carried))
             carried = steps[-1].carried
         weights = [step.weights for step in steps if step.weights is not None]
         return _Written(torch.cat([step.outputs for step in steps]), carried, torch.cat(weights, dim=1))
 
-    def _write_steps(
-        self, words_TBE: Tensor, carried: Carried, *, dropout: float = 0.0, masks: Sequence[Tensor] = ()
-    ) -> _Written:
+    def _write_steps(self, run: _Run, words_TBE: Tensor, carried: Carried) -> _Written:
         config, num_steps = self.config, len(words_TBE)
         cells, rest = carried[: self.num_cells], carried[self.num_cells :]
         fed, source = (rest[:1], rest[1:]) if config.input_feeding else ((), rest)
@@ -215,7 +225,7 @@ class Seq2SeqModel(PairModel):
         if self._feeds_context and context_TBC is not None:
             inputs.append(context_TBC)
         inputs_TBI = torch.cat(inputs, dim=-1) if len(inputs) > 1 else words_TBE
-        outputs_TBH, cells = self.stack(inputs_TBI, cells, dropout=dropout, masks=masks)
+        outputs_TBH, cells = run(inputs_TBI, cells)
         if config.context == "initial":
             return _Written(outputs_TBH, cells, None)
         if context_TBC is None:
@@ -234,6 +244,30 @@ class Seq2SeqModel(PairModel):
         written = self._write(self.embedding(read_TB), carried, dropout=0.0)
         assert written.weights is not None
         return written.weights
+
+    # ----------------------------------------------------------------------------------------------------- recording
+
+    def _trace_source(self, words_SBE: Tensor, lengths_B: Tensor) -> tuple[list[LayerTrace], list[Tensor], Carried]:
+        layers, outputs, encoding = self.encoder.trace(words_SBE, lengths_B)
+        assert isinstance(encoding, Encoding)
+        return layers, outputs, self._begin_with(encoding, lengths_B)
+
+    def _trace_target(self, words_TBE: Tensor, carried: Carried) -> NetTrace:
+        parts: list[tuple[list[LayerTrace], list[Tensor]]] = []
+
+        def record(inputs_TBI: Tensor, cells: Carried) -> tuple[Tensor, Carried]:
+            layers, outputs, after = self.stack.trace(inputs_TBI, cells)
+            parts.append((layers, outputs))
+            return outputs[-1], after
+
+        written = self._write_with(record, words_TBE, carried)
+        layers = [join_traces(pieces) for pieces in zip(*(layers for layers, _ in parts), strict=True)]
+        outputs = [torch.cat(pieces) for pieces in zip(*(outputs for _, outputs in parts), strict=True)]
+        attention = {} if written.weights is None else {"source": written.weights}
+        return NetTrace(words_TBE, self._project(written.outputs), layers, outputs, attention)
+
+
+_Run = Callable[[Tensor, Carried], tuple[Tensor, Carried]]  # the decoder's layers over their inputs
 
 
 class _Written(NamedTuple):

@@ -14,6 +14,7 @@ from elman.core.arrays import Array
 from elman.nets.attention_encoder import AttentionEncoder
 from elman.nets.dropout import locked_dropout
 from elman.nets.neural_lm import Carried, LayerOutputs, NeuralState
+from elman.nets.trace import LayerTrace, NetTrace
 from elman.nets.transformer import BlockShape
 from elman.nets.transformer_decoder import DecoderStack
 from elman.tasks.seq2seq.config import Seq2SeqConfig
@@ -94,3 +95,12 @@ class TransformerPairs(PairModel):
             return super().join(
                 [NeuralState(padded_leaves(state.carried, longest), state.features) for state in states]
             )
+
+    def _trace_source(self, words_SBE: Tensor, lengths_B: Tensor) -> tuple[list[LayerTrace], list[Tensor], Carried]:
+        layers, outputs, outputs_SBH = self.encoder.trace(words_SBE, lengths_B)
+        return layers, outputs, self.stack.start(outputs_SBH.transpose(0, 1), lengths_B)
+
+    def _trace_target(self, words_TBE: Tensor, carried: Carried) -> NetTrace:
+        layers, outputs, _ = self.stack.trace(words_TBE, carried)
+        attention = {"source": layers[-1].attention["source"].mean(1)}
+        return NetTrace(words_TBE, self._project(outputs[-1]), layers, outputs, attention)

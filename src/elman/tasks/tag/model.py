@@ -12,6 +12,7 @@ import numpy as np
 from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError, no_such
+from elman.explain.reading import Reading
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.label_metrics import confusions
@@ -130,6 +131,22 @@ class Tagger(NetModel[TagRecord, TagAssets]):
 
     def _layer_vectors(self, rows: Sequence[Any]) -> Any:
         return self.net.word_vectors(self._words(rows))
+
+    def reading(self, text: str) -> Reading:
+        """A sentence as the net reads it; what is predicted is the tag of each word."""
+        sentence = text.split()
+        words = self._words([sentence])
+        chosen = self.net.predict(words).best[0] if sentence else np.zeros(0, np.int64)
+        return Reading(
+            tokens=sentence,
+            is_known=(words.words[0] != UNK_ID).tolist(),
+            rows=sentence,
+            columns=self.labels,
+            chosen=chosen,
+            words=lambda: self.net.words_read(words),
+            trace=lambda vectors: self.net.trace(words, vectors),
+            unrecorded=lambda: self.net.scores(words)[np.arange(len(chosen)), 0, chosen],
+        )
 
     def _words(self, sentences: Sequence[Sequence[str]]) -> Words:
         """Sentences as the net reads them."""

@@ -24,6 +24,7 @@ from elman.nets.layer_mix import LayerMix
 from elman.nets.spelling import CharacterEncoder
 from elman.nets.text_encoder import TextEncoder
 from elman.nets.text_net import TextNet, initialise_linear
+from elman.nets.trace import NetTrace
 from elman.nets.trainable import Loss
 from elman.nets.vocabulary_net import embedding_of, load_tensors
 from elman.tasks.bilm.config import BilmConfig
@@ -154,6 +155,22 @@ class TaggerModel(TextNet):
         """What each layer makes of every word; the first is the words alone, without their spelling."""
         lengths_B = self._ids(words.lengths)
         return self.reader.vectors(self._ids(words.words).t(), lengths_B, self._beside(words, lengths_B))
+
+    def scores(self, words: Words) -> Array:
+        """What the tags' probabilities are made of. -> (T, B, L)"""
+        with torch.inference_mode():
+            return self._scores(words)[0].to(torch.float32).cpu().numpy()
+
+    def words_read(self, words: Words) -> Tensor:
+        """The vectors of the words of one sentence, without their spelling. -> (T, 1, E)"""
+        found: Tensor = self.reader.embedding(self._ids(words.words).t())
+        return found
+
+    def trace(self, words: Words, words_TBE: Tensor) -> tuple[NetTrace, Tensor]:
+        """What was done with one sentence whose words have these vectors, and the scores of its tags, (T, L)."""
+        lengths_B = self._ids(words.lengths)
+        layers, outputs, encoding = self.reader.trace(words_TBE, lengths_B, self._beside(words, lengths_B))
+        return NetTrace(words_TBE, encoding.outputs, layers, outputs), self.output(encoding.outputs)[:, 0]
 
     def _scores(self, words: Words) -> tuple[Tensor, Tensor]:
         """-> (T, B, L), (B,)"""

@@ -12,6 +12,7 @@ from elman.nets.layer import Layer
 from elman.nets.lstm import LstmLayer
 from elman.nets.neural_lm import Carried, LayerOutputs
 from elman.nets.stack import Stack, layer_inputs
+from elman.nets.trace import NetTrace
 from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.tasks.lm.net import NeuralModel
 
@@ -52,6 +53,10 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
 
     def _layer_vectors(self, tokens_TB: Tensor, carried: Carried) -> list[Tensor]:
         return super()._layer_vectors(tokens_TB, self._states(carried))
+
+    def trace(self, words_TBE: Tensor, carried: Carried) -> NetTrace:
+        """See `NeuralModel`."""
+        return super().trace(words_TBE, self._states(carried))
 
     def _states(self, carried: Carried) -> Carried:
         """Those of the layers; of rows at a beginning, where that is learned, the parameter."""

@@ -9,6 +9,7 @@ from elman.nets.cells import DenseLayer
 from elman.nets.dropout import locked_dropout
 from elman.nets.neural_lm import Carried, LayerOutputs
 from elman.nets.stack import Stack, layer_inputs
+from elman.nets.trace import NetTrace
 from elman.tasks.lm.families.window import WindowConfig
 from elman.tasks.lm.net import NeuralModel
 from elman.text.units.vocabulary import EOS_ID
@@ -54,6 +55,13 @@ class WindowModel(NeuralModel[WindowConfig]):
     def _layer_vectors(self, tokens_TB: Tensor, carried: Carried) -> list[Tensor]:
         words_XBE = self.embedding(torch.cat([carried[0].t(), tokens_TB]))
         return [words_XBE[self.config.window - 1 :], *self.stack.vectors(self._side_by_side(words_XBE), ())]
+
+    def trace(self, words_TBE: Tensor, carried: Carried) -> NetTrace:
+        """See `NeuralModel`."""
+        window_TBW = self._side_by_side(torch.cat([self.embedding(carried[0].t()), words_TBE]))
+        layers, outputs, _ = self.stack.trace(window_TBW, ())
+        read = ([window_TBW] if self.config.direct else []) + ([outputs[-1]] if self.config.layers else [])
+        return NetTrace(words_TBE, self._project(torch.cat(read, dim=-1)), layers, outputs if layers else [])
 
     def _side_by_side(self, words_XBE: Tensor) -> Tensor:
         """The words of each window, X = T + window - 1. -> (T, B, window * E)"""

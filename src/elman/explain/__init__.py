@@ -1,0 +1,65 @@
+"""Looking inside a trained model: one file a kind of explanation, and the list of them.
+
+    explain([model], ["the cat sat"], kind="surprisal") -> Explanation
+
+A kind knows models only by what they can do (`Explainable`): read a text with recording on, give its words, its nets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from elman.core.errors import UsageError, no_such
+from elman.core.settings import make
+from elman.explain.explanation import Explanation
+from elman.explain.kind import Explainable, Kind
+
+# Where each is defined. They are imported when they are asked for: most need torch.
+KINDS: dict[str, str] = {
+    "surprisal": "elman.explain.surprisal.Surprisal",
+}
+
+
+def kind_named(name: str) -> Kind[Any]:
+    """A kind of explanation by its name."""
+    if name not in KINDS:
+        raise no_such("kind of explanation", name, list(KINDS))
+    module, _, class_name = KINDS[name].rpartition(".")
+    found: Kind[Any] = getattr(import_module(module), class_name)()
+    return found
+
+
+def explain(
+    models: Sequence[Explainable],
+    texts: Sequence[str],
+    *,
+    kind: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Explanation:
+    """An explanation of what models do with texts; without a kind, the one that says most for the first model and text.
+
+    options: settings of the kind; those it does not have are refused.
+    """
+    name = kind or _usual(models[0], texts)
+    chosen = kind_named(name)
+    for model in models:
+        if name not in model.kinds():
+            where = model.directory or "this"
+            raise UsageError(
+                f"{where} holds a model that has no {name}",
+                hint=f"it has {', '.join(model.kinds()) or 'nothing to show'}",
+            )
+    if len(models) > 1 and not chosen.compares:
+        raise UsageError(f"{name} explains one model at a time", hint="give one DIR")
+    if not texts and chosen.needs_text:
+        raise UsageError(f"{name} needs a text", hint="give one behind the model, in quotation marks")
+    return chosen.explain(models, list(texts), make(chosen.options, options or {}, section="explain"))
+
+
+def _usual(model: Explainable, texts: Sequence[str]) -> str:
+    kinds = model.kinds(texts[0] if texts else "")
+    if not kinds:
+        raise UsageError(f"{model.directory or 'this'} holds a model with nothing to show")
+    return kinds[0]

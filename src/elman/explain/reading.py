@@ -1,0 +1,36 @@
+"""A text as a net reads it, for those who look inside: its tokens, what is predicted from them, and its trace.
+
+T tokens that are read · R predictions · C columns that a prediction chooses from · E width of a word
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from elman.core.arrays import Array
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from elman.nets.trace import NetTrace
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One text on its way through a net.
+
+    Each prediction is a row of scores (R, C): log-probabilities of a language model, else the numbers that a softmax or a
+    CRF turns into probabilities. `chosen` is the column that the row is about: the token that came, the best label.
+    """
+
+    tokens: Sequence[str]  # T, as they are read; a language model begins with its start symbol
+    is_known: Sequence[bool]  # T, whether a token is in the vocabulary
+    rows: Sequence[str]  # R, what each prediction is about
+    columns: Sequence[str]  # C
+    chosen: Array  # (R,)
+    words: Callable[[], Tensor]  # the vectors that are read, (T, 1, E)
+    trace: Callable[[Tensor], tuple[NetTrace, Tensor]]  # from such vectors to what was recorded and the scores, (R, C)
+    unrecorded: Callable[[], Array]  # the score of each chosen column without recording, (R,): equal by law
+    is_causal: bool = False  # prediction t is made of the tokens up to t alone
