@@ -10,11 +10,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from elman.core.arrays import Array
+from elman.core.errors import UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from elman.nets.trace import NetTrace
+
+
+def refuse_empty(tokens: Sequence[str]) -> None:
+    """Nothing can be read of a text without words."""
+    if not tokens:
+        raise UsageError("there are no words in the text", hint="give a text with words")
 
 
 @dataclass(frozen=True)

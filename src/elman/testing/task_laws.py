@@ -72,10 +72,10 @@ def a_text_alone_is_encoded_as_among_others(model: TaskModel[Any], texts: Sequen
 
 
 def recording_changes_no_score(model: TaskModel[Any], lines: Sequence[str]) -> None:
-    """What is predicted by a reading with recording on is what is predicted without, for every line that can be read."""
+    """What is predicted by a reading with recording on is what is predicted without, for every line with words."""
     import torch
 
-    for line in lines:
+    for line in filter(str.strip, lines):
         reading = model.reading(line)
         with torch.no_grad():
             _, scores = reading.trace(reading.words())

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from elman.core.arrays import Array
+from elman.explain.reading import Reading
 from elman.lm import evaluate as evaluation
 from elman.lm.evaluate import Tally, score_lines
 from elman.tasks.base import Prediction, PredictOptions, ShouldStop
@@ -38,6 +39,14 @@ class BilmTextModel(TextModel[Any]):
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Prediction]:
         """Language models have no answer to a line."""
         return self.language_model().predict_lines(sources, options)
+
+    def kinds(self, text: str = "") -> tuple[str, ...]:
+        """Those of its forward model."""
+        return self.language_model().kinds(text)
+
+    def reading(self, text: str) -> Reading:
+        """That of its forward model."""
+        return self.language_model().reading(text)
 
     def foundation(self) -> Foundation:
         """Words, forward and backward cells."""

@@ -12,7 +12,7 @@ import numpy as np
 from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import DataError
-from elman.explain.reading import Reading
+from elman.explain.reading import Reading, refuse_empty
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.classify.assets import ClassifyAssets
@@ -114,6 +114,7 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
     def reading(self, text: str) -> Reading:
         """A text as the net reads it; what is predicted is the label that it gives."""
         words = split_text(text, self.data)
+        refuse_empty(words)
         ids = self._encode_row(text)
         chosen = np.array([int(np.argmax(self.shares([words])[0]))])
         return Reading(

@@ -6,19 +6,21 @@ U distinct sentences · T words · B rows · S sentences · D width of a sentenc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn import Linear, ModuleList, Parameter
 
 from elman.core.arrays import Array
-from elman.nets.encoder import BidirectionalStack, make_cell
+from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
 from elman.nets.inputs import NetInputs
 from elman.nets.text_encoder import TextEncoder
 from elman.nets.text_net import TextNet, initialise_linear
+from elman.nets.trace import NetTrace, join_traces
 from elman.nets.trainable import Loss
 from elman.nets.vocabulary_net import embedding_of, load_tensors
 from elman.tasks.qa.config import ReaderConfig
@@ -92,9 +94,34 @@ class ChoosingNet(TextNet):
 
     def _scores(self, stories: Stories) -> tuple[Tensor, list[Tensor]]:
         """-> (B, L), the weights (B, S) of each hop"""
-        rate = self.config.rate("output") if self.training else 0.0
         read = self.reader(self._ids(stories.sentences).t(), self._ids(stories.sentence_lengths))
-        sentences_UD = read.last() if read.backward else read.forward[-1][0]
+        return self._scores_of(_ends(read), stories)
+
+    def scores(self, stories: Stories) -> Array:
+        """What the answers' probabilities are made of. -> (B, L)"""
+        with torch.inference_mode():
+            return self._scores(stories)[0].to(torch.float32).cpu().numpy()
+
+    def words_read(self, sentences: Sequence[Array]) -> Tensor:
+        """The vectors of the words of some sentences, one after the other. -> (T, 1, E)"""
+        found: Tensor = self.reader.embedding(self._ids(np.concatenate(sentences))[:, None])
+        return found
+
+    def trace(self, stories: Stories, words_TBE: Tensor) -> tuple[NetTrace, Tensor]:
+        """What was done with one question whose words have these vectors, those of all sentences; and the scores, (1, L)."""
+        traced = [
+            self.reader.trace(part, torch.tensor([len(part)], device=part.device))
+            for part in torch.split(words_TBE, stories.sentence_lengths.tolist())
+        ]
+        sentences_UD = torch.cat([_ends(encoding) for _, _, encoding in traced])
+        scores_BL, weights = self._scores_of(sentences_UD, stories)
+        layers = [join_traces(parts) for parts in zip(*(layers for layers, _, _ in traced), strict=True)]
+        outputs = [torch.cat(parts) for parts in zip(*(outputs for _, outputs, _ in traced), strict=True)]
+        return NetTrace(words_TBE, outputs[-1], layers, outputs, {"sentences": torch.stack(weights, dim=1)}), scores_BL
+
+    def _scores_of(self, sentences_UD: Tensor, stories: Stories) -> tuple[Tensor, list[Tensor]]:
+        """From sentences that are read. -> (B, L), the weights (B, S) of each hop"""
+        rate = self.config.rate("output") if self.training else 0.0
         lengths_B = self._ids(stories.context_lengths)
         contexts_BS = self._ids(stories.contexts)
         places_S = torch.arange(contexts_BS.shape[1], device=lengths_B.device)
@@ -113,3 +140,8 @@ class ChoosingNet(TextNet):
             query_BD = query_BD + torch.tanh(hop(torch.cat([query_BD, seen_BD, query_BD * seen_BD], dim=-1)))
             weights.append(weights_SB.t())
         return self.output(F.dropout(query_BD, rate)), weights
+
+
+def _ends(read: Encoding) -> Tensor:
+    """What was known at the end of each sentence. -> (U, D)"""
+    return read.last() if read.backward else read.forward[-1][0]

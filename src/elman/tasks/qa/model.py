@@ -13,6 +13,7 @@ import numpy as np
 from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
+from elman.explain.reading import Reading
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.label_metrics import class_numbers
@@ -21,6 +22,7 @@ from elman.tasks.qa.assets import QaAssets
 from elman.tasks.qa.config import ReaderConfig, StoriesConfig
 from elman.tasks.qa.stories import (
     Question,
+    Stories,
     StoryBatches,
     StoryReader,
     cut_sentences,
@@ -32,6 +34,7 @@ from elman.tasks.qa.stories import (
 from elman.text.batches import one_pass
 from elman.text.readers import Sources
 from elman.text.rows import begins_of, like_length, padded
+from elman.text.units.vocabulary import UNK_ID
 
 QaRecord = LabelRecord[StoriesConfig, ReaderConfig]
 
@@ -107,6 +110,13 @@ class QaModel(NetModel[QaRecord, QaAssets]):
         sentences = cut_sentences(context) if isinstance(context, str) else tuple(context)
         return self.answer([Question(sentences, question, "")])[0].text
 
+    def question_in(self, text: str) -> Question:
+        """A question and its context as `predict` reads them from a line: context, tab, question."""
+        context, tab, question = text.rpartition("\t")
+        if not tab or not split_sentence(question, self.data):
+            raise UsageError(f"{text[:60]!r} is not a context, a tab and a question", hint="write CONTEXT<tab>QUESTION")
+        return Question(tuple(cut_sentences(context)), question, "")
+
     def _encode_row(self, text: str) -> Array:
         """The numbers of a text's words, as those of a sentence or a question."""
         return np.array([self.words.number(word) for word in split_sentence(text, self.data)], dtype=np.int64)
@@ -162,9 +172,8 @@ class ChosenAnswers(QaModel):
         labels = self.record.labels
         found: dict[int, Answer] = {}
         for chunk in like_length([len(question.context) for question in questions], tokens=READ_SENTENCES):
-            (rows,), table = encode_stories([[questions[i] for i in chunk]], self.words, self.data)
-            contexts, lengths = padded(rows.contexts, begins_of(rows.contexts), np.arange(len(chunk)))
-            stories = look_up(table, begins_of(table), contexts[:, :-1], lengths - 1, rows.questions)
+            stories = self._stories([questions[i] for i in chunk])
+            lengths = stories.context_lengths + 1
             shares, looked = self.net.predict(stories)
             for row, i in enumerate(chunk):
                 probabilities = dict(zip(labels, shares[row].tolist(), strict=True))
@@ -174,6 +183,29 @@ class ChosenAnswers(QaModel):
                 attention = looked[row, :, :size]
                 found[i] = Answer(questions[i].question, label, probabilities, sentences, attention=attention)
         return [found[i] for i in range(len(questions))]
+
+    def _stories(self, questions: Sequence[Question]) -> Stories:
+        (rows,), table = encode_stories([questions], self.words, self.data)
+        contexts, lengths = padded(rows.contexts, begins_of(rows.contexts), np.arange(len(questions)))
+        return look_up(table, begins_of(table), contexts[:, :-1], lengths - 1, rows.questions)
+
+    def reading(self, text: str) -> Reading:
+        """Context and question as the net reads them, each sentence once; what is predicted is the answer."""
+        stories = self._stories([self.question_in(text)])
+        sizes = stories.sentence_lengths.tolist()
+        sentences = [row[:size] for row, size in zip(stories.sentences, sizes, strict=True)]
+        ids = np.concatenate(sentences)
+        chosen = self.net.predict(stories)[0].argmax(axis=1)
+        return Reading(
+            tokens=[self.words.tokenizer.tokens[i] for i in ids],
+            is_known=(ids != UNK_ID).tolist(),
+            rows=["answer"],
+            columns=self.record.labels,
+            chosen=chosen,
+            words=lambda: self.net.words_read(sentences),
+            trace=lambda words: self.net.trace(stories, words),
+            unrecorded=lambda: self.net.scores(stories)[0, chosen],
+        )
 
     def numbers_of(self, questions: Sequence[Question], answers: Sequence[Answer]) -> dict[str, Any]:
         """The part that is right, and a report by answer."""

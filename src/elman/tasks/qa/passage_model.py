@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from elman.core.arrays import Array
+from elman.core.errors import UsageError
+from elman.explain.reading import Reading
 from elman.lm.search import Hypothesis, beam_search
 from elman.tasks.qa.metrics import answer_numbers
 from elman.tasks.qa.model import Answer, QaModel
@@ -23,10 +25,10 @@ from elman.tasks.qa.passages import (
     read_context,
     span_text,
 )
-from elman.tasks.qa.stories import Question
+from elman.tasks.qa.stories import Question, split_sentence
 from elman.text.batches import one_pass
 from elman.text.rows import like_length, pad_all
-from elman.text.units.vocabulary import EOS, EOS_ID
+from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
 
 READ_WORDS = 8000  # words in one batch of contexts, padding included
 OTHERS = 10  # likeliest spans whose probabilities are reported
@@ -63,6 +65,15 @@ class PassageAnswers(QaModel):
             read = PassageChunk(asked, sources, lengths, [contexts[i] for i in chunk], [places[i] for i in chunk])
             found |= dict(zip(chunk, self._answer(read, beam=beam), strict=True))
         return [found[i] for i in range(len(questions))]
+
+    def _read_one(self, text: str) -> tuple[Array, list[str]]:
+        """One question and its context as a source (S,), and its tokens."""
+        question = self.question_in(text)
+        source = encode_passages([question], self.words, self.data).sources(np.arange(1))[0][0]
+        context = [place.word for place in place_words(read_context(question, self.data), self.data)]
+        if not context:
+            raise UsageError("the context has no words", hint="write CONTEXT<tab>QUESTION")
+        return source, [*split_sentence(question.question, self.data), EOS, *context, EOS]
 
     @abstractmethod
     def _answer(self, read: PassageChunk, *, beam: int | None) -> list[Answer]:
@@ -111,6 +122,22 @@ class MarkedAnswers(PassageAnswers):
                 )
             )
         return found
+
+    def reading(self, text: str) -> Reading:
+        """Question and context as the net reads them; what is predicted is the answer's first and last word."""
+        source, tokens = self._read_one(text)
+        spans = self.net.predict(source[None], np.array([len(source)]))
+        chosen = np.array([spans.first[0, 0], spans.last[0, 0]])
+        return Reading(
+            tokens=tokens,
+            is_known=(source != UNK_ID).tolist(),
+            rows=["first word", "last word"],
+            columns=tokens[tokens.index(EOS) + 1 : -1],
+            chosen=chosen,
+            words=lambda: self.net.words_read(source),
+            trace=lambda words: self.net.trace(source, words),
+            unrecorded=lambda: self.net.log_probs(source)[[0, 1], chosen],
+        )
 
     def numbers_of(self, questions: Sequence[Question], answers: Sequence[Answer]) -> dict[str, Any]:
         """Exact matches and words in common; and how many answers could not be right."""
@@ -167,6 +194,25 @@ class WrittenAnswers(PassageAnswers):
             question, text = read.questions[row].question, self._text(hypotheses[row][0])
             found.append(Answer(question, text, shares, words=surfaces, attention=weights))
         return found
+
+    def reading(self, text: str) -> Reading:
+        """Question and context as the net reads them; what is predicted is the answer that is written."""
+        source, tokens = self._read_one(text)
+        pairs, lengths = self.net.pairs, np.array([len(source)])
+        begin = pairs.encode(source[None], lengths)
+        found = beam_search(pairs, begin, width=BEAM, stop=EOS_ID, max_tokens=(self.config.longest or 1) + 1)
+        target = np.array(found[0][0].tokens, dtype=np.int64)
+        assert self.assets.answers is not None
+        return Reading(
+            tokens=tokens,
+            is_known=(source != UNK_ID).tolist(),
+            rows=[self.assets.answers.tokens[i] for i in target],
+            columns=self.assets.answers.tokens,
+            chosen=target,
+            words=lambda: self.net.words_read(source),
+            trace=lambda words: self.net.trace(source, target, words),
+            unrecorded=lambda: pairs.score(target[None], np.array([len(target)]), begin)[0][0],
+        )
 
     def _text(self, hypothesis: Hypothesis) -> str:
         assert self.assets.answers is not None

@@ -6,6 +6,7 @@ B rows · O width of what is read off · H hidden, of one direction
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from elman.nets.dropout import locked_dropout
 from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
 from elman.nets.inputs import NetInputs
 from elman.nets.text_encoder import TextEncoder
+from elman.nets.trace import LayerTrace
 from elman.tasks.qa.config import ReaderConfig
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 
@@ -73,6 +75,30 @@ class PassageEncoder(Module):
         source = split_source(source_SB, lengths_B)
         asked_QBO = self.reader(source.questions, source.question_lengths).outputs
         words_TBO = self.reader(source.contexts, source.context_lengths).outputs
+        return self._seek(source, asked_QBO, words_TBO, self.reader.embedding(source.contexts))
+
+    def words_read(self, source_S1: Tensor) -> Tensor:
+        """The vectors of one source. -> (S, 1, E)"""
+        found: Tensor = self.reader.embedding(source_S1)
+        return found
+
+    def trace(self, source_S1: Tensor, words_SBE: Tensor) -> tuple[list[LayerTrace], list[Tensor], Passage]:
+        """What each layer did with one source whose words have these vectors, what is there after each, and the passage.
+
+        The end between question and context is not read: of it there are zeros.
+        """
+        source = split_source(source_S1, torch.tensor([len(source_S1)], device=source_S1.device))
+        middle = int(source.question_lengths[0])
+        asked = self.reader.trace(words_SBE[:middle], source.question_lengths)
+        read = self.reader.trace(words_SBE[middle + 1 :], source.context_lengths)
+        passage = self._seek(source, asked[2].outputs, read[2].outputs, words_SBE[middle + 1 :])
+        layers = [_with_gap(parts) for parts in zip(asked[0], read[0], strict=True)]
+        gap = torch.zeros_like
+        outputs = [torch.cat([one, gap(other[:1]), other]) for one, other in zip(asked[1], read[1], strict=True)]
+        return layers, outputs, passage
+
+    def _seek(self, source: Source, asked_QBO: Tensor, words_TBO: Tensor, words_TBE: Tensor) -> Passage:
+        """The words of the contexts, read with the questions in mind."""
         sought_BTO, _ = self.attention(
             words_TBO.transpose(0, 1), asked_QBO.transpose(0, 1), source.question_lengths, ()
         )
@@ -82,7 +108,6 @@ class PassageEncoder(Module):
         rates = (self.config.rate("layers"), self.config.rate("output")) if self.training else (0.0, 0.0)
         encoding: Encoding = self.stack(locked_dropout(read_TBI, rates[0]), source.context_lengths)
         outputs_TBH = locked_dropout(encoding.outputs, rates[1])
-        words_TBE = self.reader.embedding(source.contexts)
         found = Encoding(outputs_TBH, encoding.forward, encoding.backward)
         return Passage(found, source.context_lengths, words_TBE)
 
@@ -93,6 +118,21 @@ class PassageEncoder(Module):
     @property
     def device(self) -> torch.device:
         return self.reader.device
+
+
+def _with_gap(parts: Sequence[LayerTrace]) -> LayerTrace:
+    """A layer over question and context, with zeros between them."""
+    asked, read = parts
+
+    def joined(one: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]:
+        return [*one, torch.zeros_like(other[0]), *other]
+
+    return LayerTrace(
+        joined(asked.outputs, read.outputs),
+        read.after,
+        states={name: joined(steps, read.states[name]) for name, steps in asked.states.items()},
+        gates={name: joined(steps, read.gates[name]) for name, steps in asked.gates.items()},
+    )
 
 
 def split_source(source_SB: Tensor, lengths_B: Tensor) -> Source:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Linear
@@ -17,10 +18,11 @@ from elman.core.arrays import Array
 from elman.nets.inputs import NetInputs
 from elman.nets.text_encoder import TextEncoder
 from elman.nets.text_net import TextNet, initialise_linear
+from elman.nets.trace import NetTrace
 from elman.nets.trainable import Loss
 from elman.nets.vocabulary_net import embedding_of, load_tensors
 from elman.tasks.qa.config import ReaderConfig
-from elman.tasks.qa.passage_net import PassageEncoder
+from elman.tasks.qa.passage_net import Passage, PassageEncoder
 from elman.tasks.qa.passages import SpanBatch
 
 USUAL_SPAN = 10  # words of an answer, at most, where the settings do not say
@@ -72,6 +74,22 @@ class SpanNet(TextNet):
             parts = (first, last, *(one.to(torch.float32) for one in (shares, begins_BT.exp(), ends_BT.exp())))
             return Spans(*(one.cpu().numpy() for one in parts))
 
+    def log_probs(self, source: Array) -> Array:
+        """Of each word of the context of one source (S,) to be the answer's first, and its last. -> (2, T)"""
+        with torch.inference_mode():
+            both = torch.cat(self._log_probs(source[None], np.array([len(source)])))
+            return both.to(torch.float32).cpu().numpy()
+
+    def words_read(self, source: Array) -> Tensor:
+        """The vectors of one source (S,). -> (S, 1, E)"""
+        return self.passages.words_read(self._ids(source)[:, None])
+
+    def trace(self, source: Array, words_SBE: Tensor) -> tuple[NetTrace, Tensor]:
+        """What was done with one source whose words have these vectors, and `log_probs`, (2, T)."""
+        layers, outputs, passage = self.passages.trace(self._ids(source)[:, None], words_SBE)
+        traced = NetTrace(words_SBE, passage.encoding.outputs, layers, outputs)
+        return traced, torch.cat(self._log_probs_of(passage))
+
     # -------------------------------------------------------------------------------------------------------- training
 
     @property
@@ -96,7 +114,10 @@ class SpanNet(TextNet):
 
     def _log_probs(self, sources: Array, lengths: Array) -> tuple[Tensor, Tensor]:
         """Of each word to be the first and to be the last; -inf at padding. -> (B, T), (B, T)"""
-        encoding, lengths_B, _ = self.passages(self._ids(sources).t(), self._ids(lengths))
+        return self._log_probs_of(self.passages(self._ids(sources).t(), self._ids(lengths)))
+
+    def _log_probs_of(self, passage: Passage) -> tuple[Tensor, Tensor]:
+        encoding, lengths_B, _ = passage
         scores_BT2 = self.output(encoding.outputs).transpose(0, 1)[:, :-1]  # the end of a context is no word of it
         is_word_BT = torch.arange(scores_BT2.shape[1], device=lengths_B.device) < lengths_B[:, None] - 1
         scores_BT2 = scores_BT2.masked_fill(~is_word_BT[:, :, None], -torch.inf)

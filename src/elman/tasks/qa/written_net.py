@@ -20,12 +20,14 @@ from elman.nets.neural_lm import Carried
 from elman.nets.pooling import Pool
 from elman.nets.text_encoder import TextEncoder
 from elman.nets.text_net import TextNet
+from elman.nets.trace import NetTrace
 from elman.nets.trainable import Loss
 from elman.nets.vocabulary_net import embedding_of, load_tensors
 from elman.tasks.qa.config import ReaderConfig
-from elman.tasks.qa.passage_net import PassageEncoder
+from elman.tasks.qa.passage_net import Passage, PassageEncoder
 from elman.tasks.seq2seq.config import Seq2SeqConfig
 from elman.tasks.seq2seq.data import PairBatch
+from elman.tasks.seq2seq.net import shifted
 from elman.tasks.seq2seq.recurrent_net import Seq2SeqModel
 
 
@@ -58,7 +60,10 @@ class PassageWriter(Seq2SeqModel):
         self._initialise_links(rng)
 
     def _encode(self, source_SB: Tensor, lengths_B: Tensor, *, is_noisy: bool) -> Carried:
-        read = self.passages(source_SB, lengths_B)
+        return self.begin_from(self.passages(source_SB, lengths_B))
+
+    def begin_from(self, read: Passage) -> Carried:
+        """What the decoder carries before its first word, where contexts were read so."""
         # what word it is has a way past the layers: without it, hundreds of steps go by before anything is copied
         outputs_TBH = read.encoding.outputs + self.words(read.words)
         seen = Encoding(outputs_TBH, read.encoding.forward, read.encoding.backward)
@@ -68,6 +73,11 @@ class PassageWriter(Seq2SeqModel):
             ((half, *states[0][1:]),) for half, states in zip(halves, (seen.forward, seen.backward), strict=True)
         )
         return self._begin_with(Encoding(outputs_TBH, forward, backward), read.lengths)
+
+    def trace_answer(self, target_T1: Tensor, passage: Passage) -> tuple[NetTrace, Tensor]:
+        """What the decoder does with an answer, and the log-probabilities of all words at each place of it, (T, V)."""
+        traced = self._trace_target(self.embedding(shifted(target_T1)), self.begin_from(passage))
+        return traced, self.head.log_probs(traced.features[:, 0])
 
 
 class WritingNet(TextNet):
@@ -97,6 +107,16 @@ class WritingNet(TextNet):
     def encoder(self) -> TextEncoder:
         """What reads the words of questions and contexts."""
         return self.pairs.passages.reader
+
+    def words_read(self, source: Array) -> Tensor:
+        """The vectors of one source (S,). -> (S, 1, E)"""
+        return self.pairs.passages.words_read(self._ids(source)[:, None])
+
+    def trace(self, source: Array, target: Array, words_SBE: Tensor) -> tuple[NetTrace, Tensor]:
+        """What was done with one source whose words have these vectors, and log-probabilities of its answer, (T, V)."""
+        layers, outputs, passage = self.pairs.passages.trace(self._ids(source)[:, None], words_SBE)
+        written, log_probs_TV = self.pairs.trace_answer(self._ids(target)[:, None], passage)
+        return NetTrace(words_SBE, passage.encoding.outputs, layers, outputs, written.attention), log_probs_TV
 
     def batch_loss(self, batch: PairBatch, state: Any) -> tuple[Loss, None]:
         """Nats of the answers' words and ends, each word read as it should have been written."""

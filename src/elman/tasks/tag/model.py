@@ -12,7 +12,7 @@ import numpy as np
 from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError, no_such
-from elman.explain.reading import Reading
+from elman.explain.reading import Reading, refuse_empty
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.label_metrics import confusions
@@ -135,8 +135,9 @@ class Tagger(NetModel[TagRecord, TagAssets]):
     def reading(self, text: str) -> Reading:
         """A sentence as the net reads it; what is predicted is the tag of each word."""
         sentence = text.split()
+        refuse_empty(sentence)
         words = self._words([sentence])
-        chosen = self.net.predict(words).best[0] if sentence else np.zeros(0, np.int64)
+        chosen = self.net.predict(words).best[0]
         return Reading(
             tokens=sentence,
             is_known=(words.words[0] != UNK_ID).tolist(),
