@@ -23,7 +23,7 @@ from tests.commands import LINES, Run, run_process
 
 VERBS = [
     *("demo", "train", "resume", "evaluate", "score", "generate", "next"),
-    *("predict", "encode", "mix", "export", "import", "settings", "info"),
+    *("predict", "encode", "explain", "mix", "export", "import", "settings", "info"),
 ]
 
 

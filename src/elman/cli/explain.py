@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 
 from elman.cli import terminal
 from elman.cli.completion import complete_kind
-from elman.cli.options import NoVerify, OverwriteFile, Threads
+from elman.cli.options import NoVerify, OverwriteFile, Seed, Threads
 from elman.cli.verb import examples
 from elman.core.errors import UsageError
 
@@ -48,6 +49,7 @@ def explain(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     overwrite: OverwriteFile = False,
+    seed: Seed = 1,
     threads: Threads = None,
     no_verify: NoVerify = False,
 ) -> None:
@@ -62,7 +64,7 @@ def explain(
     from elman.explain import explain as explain_models
 
     models: list[Any] = [load(directory, verify=not no_verify) for directory in directories]
-    found = explain_models(models, texts, kind=kind, options=_options(set_))
+    found = explain_models(models, texts, kind=kind, options={"seed": seed} | _options(set_))
     if out is not None:
         found.save(out, overwrite=overwrite)
     elif json:
@@ -78,12 +80,12 @@ def explain(
 def _split(arguments: list[str]) -> tuple[list[Path], list[str]]:
     """Model directories come first; what follows is text."""
     count = 1
-    while count < len(arguments) and (Path(arguments[count]) / CONFIG).is_file():
+    while count < len(arguments) and os.path.isfile(Path(arguments[count]) / CONFIG):  # noqa: PTH113  (any text may be asked)
         count += 1
     return [Path(name) for name in arguments[:count]], arguments[count:]
 
 
-def _options(pairs: list[str] | None) -> dict[str, str]:
+def _options(pairs: list[str] | None) -> dict[str, Any]:
     found = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")

@@ -19,6 +19,18 @@ from elman.explain.kind import Explainable, Kind
 # Where each is defined. They are imported when they are asked for: most need torch.
 KINDS: dict[str, str] = {
     "surprisal": "elman.explain.surprisal.Surprisal",
+    "counts": "elman.explain.counts.Counts",
+    "gradients": "elman.explain.gradients.Gradients",
+    "reach": "elman.explain.reach.Reach",
+    "attention": "elman.explain.attention.Attention",
+    "saliency": "elman.explain.saliency.Saliency",
+    "gates": "elman.explain.states.Gates",
+    "states": "elman.explain.states.States",
+    "neighbours": "elman.explain.neighbours.Neighbours",
+    "analogy": "elman.explain.analogy.Analogy",
+    "map": "elman.explain.map.WordMap",
+    "cloze": "elman.explain.cloze.Cloze",
+    "novelty": "elman.explain.novelty.Novelty",
 }
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from pydantic import Field
+
 from elman.core.settings import Config
 from elman.explain.explanation import Explanation
 from elman.explain.reading import Reading
@@ -29,17 +31,28 @@ class Explainable(Protocol):
         """The language model that it is or holds: `trace(text)`, `lm`, `tokenizer`."""
 
 
-class NoOptions(Config):
-    """Of kinds that have no settings."""
+OF_WORDS = ("neighbours", "analogy", "map")  # kinds that need word vectors alone
 
 
-O = TypeVar("O", bound=Config)  # noqa: E741
+def of_cells(family: str, *, recurrence: str | None = None) -> tuple[str, ...]:
+    """The kinds that show what recurrent layers do."""
+    has_gates = family in ("gru", "lstm") or recurrence == "gated"
+    return ("states", "gates") if has_gates else ("states",)
+
+
+class KindOptions(Config):
+    """Settings of every kind."""
+
+    seed: int = Field(1, ge=0, description="seed of everything random")
+
+
+O = TypeVar("O", bound=KindOptions)  # noqa: E741
 
 
 class Kind(ABC, Generic[O]):
     """One kind of explanation."""
 
-    options: ClassVar[type[Config]] = NoOptions  # its settings, each with a description
+    options: ClassVar[type[KindOptions]] = KindOptions  # its settings, each with a description
     compares: ClassVar[bool] = False  # whether it takes several models
     needs_text: ClassVar[bool] = True
 

@@ -11,16 +11,15 @@ from pydantic import Field
 
 from elman import pictures
 from elman.core.arrays import Array
-from elman.core.settings import Config
 from elman.explain.explanation import Explanation, Line, Span, bar, shown
-from elman.explain.kind import Explainable, Kind, name_of
+from elman.explain.kind import Explainable, Kind, KindOptions, name_of
 from elman.lm.protocol import refuse_nan
 from elman.lm.shaping import likeliest
 
 BAR = 24  # characters of the longest bar
 
 
-class SurprisalOptions(Config):
+class SurprisalOptions(KindOptions):
     """Settings of `surprisal`."""
 
     preferred: int = Field(3, ge=1, le=100, description="likeliest tokens that are named at each place")

@@ -12,6 +12,7 @@ import numpy as np
 from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import DataError
+from elman.explain.kind import OF_WORDS, of_cells
 from elman.explain.reading import Reading, refuse_empty
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
@@ -110,6 +111,11 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
     def _encode_row(self, text: str) -> Array:
         """The numbers of a text's words."""
         return np.array([self.words.number(word) for word in split_text(text, self.data)], dtype=np.int64)
+
+    def kinds(self, text: str = "") -> tuple[str, ...]:
+        """What the label is made of, and what the layers do."""
+        attention = ("attention",) if self.config.pool == "attention" else ()
+        return ("saliency", *attention, *of_cells(self.config.family), "gradients", *OF_WORDS)
 
     def reading(self, text: str) -> Reading:
         """A text as the net reads it; what is predicted is the label that it gives."""

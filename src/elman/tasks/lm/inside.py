@@ -10,6 +10,7 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
+from elman.explain.kind import OF_WORDS
 from elman.explain.reading import Reading
 from elman.lm.trace import Trace, explain
 from elman.tasks.lm.record import LmRecord
@@ -89,8 +90,11 @@ class LooksInside:
         return [member.family for member in getattr(self.record.model, "members", ())]
 
     def kinds(self, text: str = "") -> tuple[str, ...]:
-        """Those of every language model, and of nets."""
-        return ("surprisal",)
+        """Those of every language model; and of nets."""
+        every = ("reach", "cloze", "counts", "novelty")
+        if not hasattr(self.lm, "trace_text"):
+            return ("surprisal", *every)
+        return ("surprisal", "gradients", "saliency", *self.lm.kinds(), *every, *OF_WORDS)
 
     def reading(self, text: str) -> Reading:
         """A text as the net reads it, from its beginning: prediction t is about token t, after those before it."""

@@ -115,6 +115,10 @@ class NeuralModel(NeuralLm[L], StreamNet):
             arrays = {"embeddings": self._to_numpy(traced.words[:, 0])} | layer_arrays(traced.layers, traced.outputs)
             return Trace(self._to_numpy(log_probs), arrays)
 
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of explanations that show its layers."""
+        return ("states",)
+
     def words_read(self, tokens: Array) -> Tensor:
         """The vectors of what is read to predict tokens (T,): the start symbol, then all but the last. -> (T, 1, E)"""
         words: Tensor = self.embedding(self._read_for(tokens))

@@ -12,6 +12,7 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
+from elman.explain.kind import OF_WORDS, of_cells
 from elman.explain.reading import Reading
 from elman.lm import evaluate as evaluation
 from elman.lm.shaping import likeliest
@@ -75,6 +76,13 @@ class MaskedTextModel(TextModel[Any]):
             chosen = np.where(self._can_fill(is_spaced), row, -np.inf).argmax()
             filled += self._symbol(int(chosen)) + part
         return filled
+
+    def kinds(self, text: str = "") -> tuple[str, ...]:
+        """Gaps are filled; without one, what is read of each token."""
+        family = self.record.model.family
+        layers = ("attention", "states") if family == "transformer" else of_cells(family)
+        kinds = ("cloze", "saliency") if MASK in text else ("saliency", "cloze")
+        return (*kinds, *layers, "gradients", *OF_WORDS)
 
     def reading(self, text: str) -> Reading:
         """A line as the net reads it, its `<mask>`s hidden; what is predicted is every token from all that is read."""

@@ -13,6 +13,7 @@ import numpy as np
 from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
+from elman.explain.kind import OF_WORDS, of_cells
 from elman.explain.reading import Reading
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
@@ -109,6 +110,10 @@ class QaModel(NetModel[QaRecord, QaAssets]):
         """The answer to a question about a text, or a list of sentences."""
         sentences = cut_sentences(context) if isinstance(context, str) else tuple(context)
         return self.answer([Question(sentences, question, "")])[0].text
+
+    def kinds(self, text: str = "") -> tuple[str, ...]:
+        """What the answer is made of, where it was looked for, and what the layers do."""
+        return ("saliency", "attention", *of_cells(self.config.family), *OF_WORDS)
 
     def question_in(self, text: str) -> Question:
         """A question and its context as `predict` reads them from a line: context, tab, question."""

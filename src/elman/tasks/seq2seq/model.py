@@ -14,6 +14,7 @@ from pydantic import model_validator
 from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
+from elman.explain.kind import OF_WORDS, of_cells
 from elman.explain.reading import Reading
 from elman.lm.search import Hypothesis, beam_search
 from elman.store import LabelRecord
@@ -119,6 +120,11 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
         """A source as ids; of one that is too long the beginning."""
         source = self.source_text(text.replace("\n", " ")).strip()
         return self._encode(source, "the source", SearchOptions(truncates=True))[0][:-1]
+
+    def kinds(self, text: str = "") -> tuple[str, ...]:
+        """Where the decoder looked, what the target is made of, and what the layers do."""
+        layers = ("states",) if self.config.family == "transformer" else of_cells(self.config.cell)
+        return ("attention", "saliency", *layers, "gradients", *OF_WORDS)
 
     def pair_reading(self, text: str, target: str | None = None) -> PairReading:
         """A source and its target, or the best one that a search finds, as the net reads them."""

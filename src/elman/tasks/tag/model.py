@@ -12,6 +12,7 @@ import numpy as np
 from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError, no_such
+from elman.explain.kind import OF_WORDS, of_cells
 from elman.explain.reading import Reading, refuse_empty
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
@@ -131,6 +132,10 @@ class Tagger(NetModel[TagRecord, TagAssets]):
 
     def _layer_vectors(self, rows: Sequence[Any]) -> Any:
         return self.net.word_vectors(self._words(rows))
+
+    def kinds(self, text: str = "") -> tuple[str, ...]:
+        """What the tags are made of, and what the layers do."""
+        return ("saliency", *of_cells(self.record.model.family), "gradients", *OF_WORDS)
 
     def reading(self, text: str) -> Reading:
         """A sentence as the net reads it; what is predicted is the tag of each word."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from elman.explain.kind import of_cells
 from elman.nets.cells import ElmanLayer, GruLayer
 from elman.nets.dropout import locked_dropout
 from elman.nets.layer import Layer
@@ -57,6 +58,10 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
     def trace(self, words_TBE: Tensor, carried: Carried) -> NetTrace:
         """See `NeuralModel`."""
         return super().trace(words_TBE, self._states(carried))
+
+    def kinds(self) -> tuple[str, ...]:
+        """See `NeuralModel`."""
+        return of_cells(self.config.family, recurrence=self.config.recurrence)
 
     def _states(self, carried: Carried) -> Carried:
         """Those of the layers; of rows at a beginning, where that is learned, the parameter."""

@@ -51,3 +51,7 @@ class TransformerModel(NeuralModel[TransformerConfig]):
             dropout=config.rate("layers"),
         )
         return LayerOutputs(self._project(locked_dropout(outputs_TBH, config.rate("output"))), after, None)
+
+    def kinds(self) -> tuple[str, ...]:
+        """See `NeuralModel`."""
+        return ("attention", "states")
