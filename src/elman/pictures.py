@@ -212,6 +212,43 @@ def attention_map(
     }
 
 
+def signed_map(
+    values: Sequence[Sequence[float]],
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+    across: str,
+    down: str,
+) -> Spec:
+    """Numbers of either sign in rows and columns: orange above zero, blue below, each row by its own largest."""
+    cells = []
+    for row, numbers in enumerate(values):
+        largest = max((abs(number) for number in numbers), default=0.0) or 1.0
+        cells += [
+            {"column": column, "row": row, "value": float(f"{number:.4g}"), "share": round(number / largest, 4)}
+            for column, number in enumerate(numbers)
+        ]
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": title, "anchor": "start"},
+        "width": {"step": 22},
+        "height": {"step": 22},
+        "data": {"values": cells},
+        "mark": "rect",
+        "encoding": {
+            "x": {"field": "column", "type": "ordinal", "title": across, "axis": _labels(columns, orient="top")},
+            "y": {"field": "row", "type": "ordinal", "title": down, "axis": _labels(rows, orient="left")},
+            "color": {
+                "field": "share",
+                "type": "quantitative",
+                "scale": {"scheme": "blueorange", "domain": [-1, 1]},
+                "legend": {"title": "share of a row's largest"},
+            },
+        },
+    }
+
+
 def confusion_map(labels: Sequence[str], counts: Sequence[Sequence[int]], *, title: str = "Confusion matrix") -> Spec:
     """A confusion matrix: how often each true label (rows) was predicted as each label (columns), with shares of rows."""
     cells = [

@@ -6,7 +6,7 @@ U distinct sentences · T words · B rows · S sentences · D width of a sentenc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -95,7 +95,7 @@ class ChoosingNet(TextNet):
     def _scores(self, stories: Stories) -> tuple[Tensor, list[Tensor]]:
         """-> (B, L), the weights (B, S) of each hop"""
         read = self.reader(self._ids(stories.sentences).t(), self._ids(stories.sentence_lengths))
-        return self._scores_of(_ends(read), stories)
+        return self._scores_of(_ends(read), stories, self.order)
 
     def scores(self, stories: Stories) -> Array:
         """What the answers' probabilities are made of. -> (B, L)"""
@@ -114,20 +114,22 @@ class ChoosingNet(TextNet):
             for part in torch.split(words_TBE, stories.sentence_lengths.tolist())
         ]
         sentences_UD = torch.cat([_ends(encoding) for _, _, encoding in traced])
-        scores_BL, weights = self._scores_of(sentences_UD, stories)
+        scores_BL, weights = self._scores_of(sentences_UD, stories, lambda *given: self.order.trace(*given)[2])
         layers = [join_traces(parts) for parts in zip(*(layers for layers, _, _ in traced), strict=True)]
         outputs = [torch.cat(parts) for parts in zip(*(outputs for _, outputs, _ in traced), strict=True)]
         return NetTrace(words_TBE, outputs[-1], layers, outputs, {"sentences": torch.stack(weights, dim=1)}), scores_BL
 
-    def _scores_of(self, sentences_UD: Tensor, stories: Stories) -> tuple[Tensor, list[Tensor]]:
-        """From sentences that are read. -> (B, L), the weights (B, S) of each hop"""
+    def _scores_of(
+        self, sentences_UD: Tensor, stories: Stories, order: Callable[[Tensor, Tensor], Encoding]
+    ) -> tuple[Tensor, list[Tensor]]:
+        """From sentences that are read; `order` runs the layers over them. -> (B, L), the weights (B, S) of each hop"""
         rate = self.config.rate("output") if self.training else 0.0
         lengths_B = self._ids(stories.context_lengths)
         contexts_BS = self._ids(stories.contexts)
         places_S = torch.arange(contexts_BS.shape[1], device=lengths_B.device)
         ago_BS = (lengths_B[:, None] - 1 - places_S).clamp(0, self.config.positions - 1)  # 0: just before the question
         memory_SBD = F.dropout(F.embedding(contexts_BS.t(), sentences_UD), rate)
-        memory_SBD = self.order(memory_SBD, lengths_B).outputs + F.embedding(ago_BS.t(), self.positions)
+        memory_SBD = order(memory_SBD, lengths_B).outputs + F.embedding(ago_BS.t(), self.positions)
         query_BD = self.question(sentences_UD[self._ids(stories.questions)])
         is_sentence_SB = places_S[:, None] < lengths_B
         weights = []

@@ -6,7 +6,7 @@ B rows · O width of what is read off · H hidden, of one direction
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -75,7 +75,7 @@ class PassageEncoder(Module):
         source = split_source(source_SB, lengths_B)
         asked_QBO = self.reader(source.questions, source.question_lengths).outputs
         words_TBO = self.reader(source.contexts, source.context_lengths).outputs
-        return self._seek(source, asked_QBO, words_TBO, self.reader.embedding(source.contexts))
+        return self._seek(source, asked_QBO, words_TBO, self.reader.embedding(source.contexts), self.stack)
 
     def words_read(self, source_S1: Tensor) -> Tensor:
         """The vectors of one source. -> (S, 1, E)"""
@@ -91,14 +91,27 @@ class PassageEncoder(Module):
         middle = int(source.question_lengths[0])
         asked = self.reader.trace(words_SBE[:middle], source.question_lengths)
         read = self.reader.trace(words_SBE[middle + 1 :], source.context_lengths)
-        passage = self._seek(source, asked[2].outputs, read[2].outputs, words_SBE[middle + 1 :])
+        passage = self._seek(
+            source,
+            asked[2].outputs,
+            read[2].outputs,
+            words_SBE[middle + 1 :],
+            lambda *given: self.stack.trace(*given)[2],
+        )
         layers = [_with_gap(parts) for parts in zip(asked[0], read[0], strict=True)]
         gap = torch.zeros_like
         outputs = [torch.cat([one, gap(other[:1]), other]) for one, other in zip(asked[1], read[1], strict=True)]
         return layers, outputs, passage
 
-    def _seek(self, source: Source, asked_QBO: Tensor, words_TBO: Tensor, words_TBE: Tensor) -> Passage:
-        """The words of the contexts, read with the questions in mind."""
+    def _seek(
+        self,
+        source: Source,
+        asked_QBO: Tensor,
+        words_TBO: Tensor,
+        words_TBE: Tensor,
+        stack: Callable[[Tensor, Tensor], Encoding],
+    ) -> Passage:
+        """The words of the contexts, read with the questions in mind; `stack` runs the layers over them."""
         sought_BTO, _ = self.attention(
             words_TBO.transpose(0, 1), asked_QBO.transpose(0, 1), source.question_lengths, ()
         )
@@ -106,7 +119,7 @@ class PassageEncoder(Module):
         is_asked_TB1 = _is_asked(source)[:, :, None].to(words_TBO.dtype)
         read_TBI = torch.cat([words_TBO, sought_TBO, words_TBO * sought_TBO, is_asked_TB1], dim=-1)
         rates = (self.config.rate("layers"), self.config.rate("output")) if self.training else (0.0, 0.0)
-        encoding: Encoding = self.stack(locked_dropout(read_TBI, rates[0]), source.context_lengths)
+        encoding = stack(locked_dropout(read_TBI, rates[0]), source.context_lengths)
         outputs_TBH = locked_dropout(encoding.outputs, rates[1])
         found = Encoding(outputs_TBH, encoding.forward, encoding.backward)
         return Passage(found, source.context_lengths, words_TBE)
