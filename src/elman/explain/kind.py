@@ -11,7 +11,7 @@ from pydantic import Field
 
 from elman.core.settings import Config
 from elman.explain.explanation import Explanation
-from elman.explain.reading import Reading
+from elman.explain.reading import AttentionMap, Reading
 
 
 class Explainable(Protocol):
@@ -26,6 +26,9 @@ class Explainable(Protocol):
 
     def reading(self, text: str) -> Reading:
         """A text as its net reads it."""
+
+    def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
+        """Where it looked, the most telling map first. target: of a pair, instead of the best one it finds."""
 
     def language_model(self) -> Any:
         """The language model that it is or holds: `trace(text)`, `lm`, `tokenizer`."""

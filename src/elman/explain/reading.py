@@ -15,7 +15,7 @@ from elman.core.errors import UsageError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from elman.nets.trace import NetTrace
+    from elman.nets.trace import LayerTrace, NetTrace
 
 
 def refuse_empty(tokens: Sequence[str]) -> None:
@@ -41,3 +41,29 @@ class Reading:
     trace: Callable[[Tensor], tuple[NetTrace, Tensor]]  # from such vectors to what was recorded and the scores, (R, C)
     unrecorded: Callable[[], Array]  # the score of each chosen column without recording, (R,): equal by law
     is_causal: bool = False  # prediction t is made of the tokens up to t alone
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """Where somebody looked: weights (rows, columns), each row summing to one."""
+
+    name: str  # whose: "layer 1, head 2"
+    rows: Sequence[str]  # who looked
+    columns: Sequence[str]  # at what
+    weights: Array
+
+
+def head_maps(
+    layers: Sequence[LayerTrace], of: str, *, rows: Sequence[str], columns: Sequence[str], prefix: str = ""
+) -> list[AttentionMap]:
+    """Every head of every layer that attends to something (`of`: self, source), and their mean in the last layer first."""
+    found = []
+    for number, layer in enumerate(layers, 1):
+        if of not in layer.attention:
+            continue
+        for head, weights_TS in enumerate(layer.attention[of][0].detach().cpu().numpy(), 1):
+            found.append(AttentionMap(f"{prefix}layer {number}, head {head}", rows, columns, weights_TS))
+    if not found:
+        return []
+    last = layers[-1].attention[of][0].detach().cpu().numpy().mean(axis=0)
+    return [AttentionMap(f"{prefix}layer {len(layers)}, mean of its heads", rows, columns, last), *found]

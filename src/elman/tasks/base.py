@@ -16,7 +16,7 @@ from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.core.settings import Config, Sections, make
 from elman.explain.explanation import Explanation
-from elman.explain.reading import Reading
+from elman.explain.reading import AttentionMap, Reading
 from elman.tasks.encoding import Encodes
 from elman.tasks.examples import A as A
 from elman.tasks.examples import Examples as Examples
@@ -146,6 +146,10 @@ class TaskModel(Shown, Encodes, ABC, Generic[R]):
     def reading(self, text: str) -> Reading:
         """A text as its net reads it, for those who look inside; an error where it has none to show."""
         raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task}, which shows no reading")
+
+    def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
+        """Where it looked while it read a text, the most telling map first; an error where it has no attention."""
+        raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task} without attention")
 
     def language_model(self) -> Model:
         """The language model that it is or holds; an error where it is none."""

@@ -13,7 +13,7 @@ from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.explain.kind import OF_WORDS, of_cells
-from elman.explain.reading import Reading, refuse_empty
+from elman.explain.reading import AttentionMap, Reading, refuse_empty
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.classify.assets import ClassifyAssets
@@ -133,6 +133,12 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
             trace=self.net.trace,
             unrecorded=lambda: self.net.scores(ids[None], np.array([len(ids)]))[0, chosen],
         )
+
+    def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
+        """How much each word counted."""
+        found = self.classify([text], with_attention=True)[0]
+        refuse_empty(found.words)
+        return [AttentionMap("pool", [found.label], found.words, np.array([found.attention]))]
 
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Classification]:
         """What every line is."""

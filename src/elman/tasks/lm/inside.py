@@ -11,7 +11,7 @@ import numpy as np
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.explain.kind import OF_WORDS
-from elman.explain.reading import Reading
+from elman.explain.reading import AttentionMap, Reading, head_maps
 from elman.lm.trace import Trace, explain
 from elman.tasks.lm.record import LmRecord
 from elman.text.units.tokenizer import Tokenizer
@@ -115,3 +115,9 @@ class LooksInside:
             unrecorded=lambda: net.score(ids[None], np.array([len(ids)]), net.start(1))[0][0],
             is_causal=True,
         )
+
+    def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
+        """Of every head: at which tokens each token looked, itself among them."""
+        reading = self.reading(text)
+        traced, _ = reading.trace(reading.words())
+        return head_maps(traced.layers, "self", rows=reading.tokens, columns=reading.tokens)

@@ -13,7 +13,7 @@ import numpy as np
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.explain.kind import OF_WORDS, of_cells
-from elman.explain.reading import Reading
+from elman.explain.reading import AttentionMap, Reading, head_maps
 from elman.lm import evaluate as evaluation
 from elman.lm.shaping import likeliest
 from elman.tasks.base import Prediction, PredictOptions, ShouldStop
@@ -104,6 +104,12 @@ class MaskedTextModel(TextModel[Any]):
             trace=self.net.trace,
             unrecorded=lambda: self.net.score_all(filled, is_hidden),
         )
+
+    def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
+        """Of every head: at which tokens each token looked."""
+        reading = self.reading(text)
+        traced, _ = reading.trace(reading.words())
+        return head_maps(traced.layers, "self", rows=reading.tokens, columns=reading.tokens)
 
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Filled]:
         """The lines of a text with their gaps filled."""

@@ -14,7 +14,7 @@ from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.explain.kind import OF_WORDS, of_cells
-from elman.explain.reading import Reading
+from elman.explain.reading import AttentionMap, Reading
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.label_metrics import class_numbers
@@ -35,7 +35,7 @@ from elman.tasks.qa.stories import (
 from elman.text.batches import one_pass
 from elman.text.readers import Sources
 from elman.text.rows import begins_of, like_length, padded
-from elman.text.units.vocabulary import UNK_ID
+from elman.text.units.vocabulary import EOS, UNK_ID
 
 QaRecord = LabelRecord[StoriesConfig, ReaderConfig]
 
@@ -121,6 +121,20 @@ class QaModel(NetModel[QaRecord, QaAssets]):
         if not tab or not split_sentence(question, self.data):
             raise UsageError(f"{text[:60]!r} is not a context, a tab and a question", hint="write CONTEXT<tab>QUESTION")
         return Question(tuple(cut_sentences(context)), question, "")
+
+    def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
+        """Where it looked for the answer: each look at the sentences, each word of a written answer at the context's."""
+        answer = self.answer([self.question_in(text)])[0]
+        if answer.attention is None:  # marked: how likely the answer begins and ends at each word
+            assert answer.begins is not None and answer.ends is not None
+            rows, weights = ["begins", "ends"], np.stack([answer.begins, answer.ends])
+            return [AttentionMap(f"answer: {answer.text}", rows, answer.words, weights)]
+        columns = answer.words or answer.sentences
+        rows = [f"look {number}" for number in range(1, len(answer.attention) + 1)]
+        if answer.words:
+            rows = [*answer.text.split(), EOS][: len(answer.attention)]
+            rows += [f"word {number}" for number in range(len(rows) + 1, len(answer.attention) + 1)]
+        return [AttentionMap(f"answer: {answer.text}", rows, columns, answer.attention[:, : len(columns)])]
 
     def _encode_row(self, text: str) -> Array:
         """The numbers of a text's words, as those of a sentence or a question."""

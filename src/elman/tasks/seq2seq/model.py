@@ -15,7 +15,7 @@ from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.explain.kind import OF_WORDS, of_cells
-from elman.explain.reading import Reading
+from elman.explain.reading import AttentionMap, Reading
 from elman.lm.search import Hypothesis, beam_search
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, PredictOptions, ShouldStop
@@ -138,6 +138,11 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
     def reading(self, text: str) -> Reading:
         """A source as the net reads it; what is predicted is its best target."""
         return self.pair_reading(text).of_source(tuple(self.target.tokens))
+
+    def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
+        """Where the decoder looked while it wrote each target token; without attention, what it has of the source."""
+        pair = self.pair_reading(text, target)
+        return pair.attention_maps()
 
     def _search_options(self, options: PredictOptions) -> SearchOptions:
         has_attention = self.config.context == "attention"

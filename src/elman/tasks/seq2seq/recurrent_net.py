@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -251,6 +252,23 @@ class Seq2SeqModel(PairModel):
         layers, outputs, encoding = self.encoder.trace(words_SBE, lengths_B)
         assert isinstance(encoding, Encoding)
         return layers, outputs, self._begin_with(encoding, lengths_B)
+
+    def source_shares(self, outputs_SBM: Tensor) -> tuple[str, Array]:
+        """What a decoder without attention has of each source token, and what that is called: shares, (S,).
+
+        Of a weighted sum the size of W_k h_k; else only the ends of the source reach the decoder.
+        """
+        num_tokens = len(outputs_SBM)
+        if self.config.context in ("all", "fixed"):
+            positions, width = self.config.positions or 1, outputs_SBM.shape[2]
+            blocks_KMH = self.summary.weight.t().view(positions, width, -1)[:num_tokens]
+            sizes = torch.einsum("km,kmh->kh", outputs_SBM[: len(blocks_KMH), 0], blocks_KMH).norm(dim=1)
+            shares = F.pad(sizes / sizes.sum().clamp(min=1e-12), (0, num_tokens - len(sizes)))
+            return "size of W_k h_k, the same at every step", self._to_numpy(shares)
+        ends = np.zeros(num_tokens, dtype=np.float32)
+        ends[-1] += 0.5 if self.config.bidirectional else 1.0
+        ends[0] += 0.5 if self.config.bidirectional else 0.0
+        return "the states at the source's ends are all that the decoder has", ends
 
     def _trace_target(self, words_TBE: Tensor, carried: Carried) -> NetTrace:
         parts: list[tuple[list[LayerTrace], list[Tensor]]] = []
