@@ -176,7 +176,7 @@ class TextModel(NetModel[R, TextAssets]):
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Its numbers on a text, read as it was trained."""
-        corpus = read_corpus(data, self.tokenizer, options.reading(self.data))
+        corpus = read_corpus(data, self.tokenizer, self.data.reading(options.errors))
         return self.numbers(corpus) | {"unknown_tokens": corpus.unknown_tokens}
 
     @abstractmethod

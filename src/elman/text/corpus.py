@@ -165,7 +165,7 @@ def learn(
 
 
 def _reader(sources: Sources, units: str, data: DataConfig, *, keep_empty: bool = False) -> Reader:
-    return Reader(sources, data, any_bytes=units == "byte", keep_empty=keep_empty)
+    return Reader(sources, data, any_bytes=units == "byte", separator=data.separator, keep_empty=keep_empty)
 
 
 def _read(reader: Reader, unknown: UnknownWords, directory: Path | None) -> Gathered:

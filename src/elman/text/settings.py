@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
+from elman.core.errors import UsageError
 from elman.core.settings import Config
 from elman.core.values import Form
 
@@ -16,7 +17,36 @@ Units = Annotated[
 ]
 
 
-class DataConfig(Config):
+Errors = Literal["stop", "replace", "skip"]  # what becomes of lines that are no text, or not understood
+
+
+class ReadingConfig(Config):
+    """How lines are read, for every task."""
+
+    errors: Literal["strict", "replace"] = Field(
+        "strict", description="broken UTF-8: refuse it, or put U+FFFD in its place"
+    )
+    skip_bad: bool = Field(
+        False, description="drop malformed lines (of words with tags: their sentence), and count them"
+    )
+
+    def reading(self, errors: Errors | None) -> Self:
+        """The same with --errors: stop at what is no text, skip it, or replace bad bytes and skip what is still no text.
+
+        None: as the model was trained.
+        """
+        changes: dict[str | None, dict[str, object]] = {
+            None: {},
+            "stop": {"errors": "strict", "skip_bad": False},
+            "replace": {"errors": "replace", "skip_bad": True},
+            "skip": {"errors": "strict", "skip_bad": True},
+        }
+        if errors not in changes:
+            raise UsageError(f"errors is {errors!r}", hint="one of stop, replace, skip")
+        return self.model_copy(update=changes[errors])
+
+
+class DataConfig(ReadingConfig):
     """How text becomes symbols."""
 
     units: Units = Field("auto", description="how text is cut into tokens; auto looks at the data")
@@ -27,10 +57,6 @@ class DataConfig(Config):
     max_words: int = Field(
         60_000, ge=1, le=2_000_000, description="size of the vocabulary, at most; the most frequent words are kept"
     )
-    errors: Literal["strict", "replace"] = Field(
-        "strict", description="broken UTF-8: refuse it, or put U+FFFD in its place"
-    )
-    skip_bad: bool = Field(False, description="drop malformed lines, and count them")
     separator: str | None = Field(
         None,
         min_length=1,

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from elman.core.errors import DataError
 from elman.text.column_names import find_name, is_column_name
 from elman.text.columns import join_columns
-from elman.text.readers import SKIP_HINT, Fault, LineBlock, OnBad, Reader, Sources
-from elman.text.settings import DataConfig
+from elman.text.readers import SKIP_HINT, Fault, LineBlock, Reader, Sources
+from elman.text.settings import ReadingConfig
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -107,7 +107,7 @@ class Pairs:
         return list(references), [list(targets) for targets in references.values()]
 
 
-def read_rows(sources: Sources, data: DataConfig, choose: Choose, found: Pairs, *, header: bool | None) -> None:
+def read_rows(sources: Sources, data: ReadingConfig, choose: Choose, found: Pairs, *, header: bool | None) -> None:
     """Add all rows of some files; `choose` says, by a file's first lines, how its lines are to be read.
 
     header: whether a file's first row names its columns; by its look if not given.
@@ -133,10 +133,10 @@ class SourceLine(NamedTuple):
 
 
 def read_sources(
-    sources: Sources, data: DataConfig, choose: Choose, *, header: bool | None, on_bad: OnBad
+    sources: Sources, data: ReadingConfig, choose: Choose, *, header: bool | None
 ) -> Iterator[list[SourceLine]]:
     """The sources on every line of some files but headers, as many at a time as were there to read; blank lines too."""
-    reader = Reader(sources, data, keep_records=True, header=header, on_bad=on_bad)
+    reader = Reader(sources, data, keep_records=True, header=header, keep_lines=True)
     found: list[SourceLine] = []
     block: LineBlock | None = None
     for line in _each_row(reader, choose, header):
@@ -343,7 +343,7 @@ def checked(source: str, target: str, *, needs_target: bool = True) -> Row | Fau
     return source, target
 
 
-def read_aligned(sources: Sources, targets: Sources, data: DataConfig, found: Pairs) -> None:
+def read_aligned(sources: Sources, targets: Sources, data: ReadingConfig, found: Pairs) -> None:
     """Line by line of two texts. Bad lines are seen here: dropped by a reader, they would move all that follow."""
     readers = [Reader(side, data, any_bytes=True, keep_records=True) for side in (sources, targets)]
     rows = itertools.zip_longest(*(_each_line(reader) for reader in readers))
@@ -373,7 +373,7 @@ def _each_line(reader: Reader) -> Iterator[tuple[LineBlock, int, bytes]]:
             yield lines, index, text
 
 
-def _decoded(source: bytes, target: bytes, data: DataConfig) -> Row | Fault:
+def _decoded(source: bytes, target: bytes, data: ReadingConfig) -> Row | Fault:
     texts = []
     for name, side in (("source", source), ("target", target)):
         try:

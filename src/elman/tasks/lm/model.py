@@ -23,9 +23,10 @@ from elman.tasks.base import EvaluateOptions, Prediction, PredictOptions, TaskMo
 from elman.tasks.foundation import Foundation, cells_of, make_foundation
 from elman.tasks.lm.family import Saveable
 from elman.tasks.lm.record import LmRecord
-from elman.tasks.lm.scoring import Errors, LineScorer, Score, reading
+from elman.tasks.lm.scoring import LineScorer, Score
 from elman.text.corpus import Corpus, read_blocks
 from elman.text.readers import Sources, as_sources
+from elman.text.settings import Errors
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
 
@@ -137,13 +138,13 @@ class Model(TaskModel[LmRecord]):
         """The cost of each line, in order, in constant memory: lists of as many as were there to read.
 
         Each line is read alone, or with `stream` after the lines before it. What is no text is an error (`errors`
-        "stop"), has no score ("skip"), or has U+FFFD in place of what is not UTF-8 ("replace"); without `errors` it is as
-        in training. There is one result for each line of the source, always.
+        "stop"), has no score ("skip"), or has U+FFFD in place of what is not UTF-8 and no score for the rest ("replace");
+        without `errors` it is as in training. There is one result for each line of the source, always.
         """
         line_scorer = LineScorer(self.tokenizer, self.spelling)
         scorer = evaluation.stream_scorer(self.lm) if stream else evaluation.lines_scorer(self.lm)
-        how = reading(self.record.data, errors)
-        for block in read_blocks(as_sources(data), self.tokenizer, how, keep_empty=True):
+        reading = self.record.data.reading(errors)
+        for block in read_blocks(as_sources(data), self.tokenizer, reading, keep_empty=True):
             assert block.lines is not None
             yield line_scorer.of_block(block.lines, block.ids, scorer, per_token=per_token, with_text=with_text)
 
@@ -160,7 +161,7 @@ class Model(TaskModel[LmRecord]):
 
         def counted() -> Iterator[evaluation.IdBlock]:
             nonlocal dropped, spelling_nats
-            for block in read_blocks(data, self.tokenizer, options.reading(self.record.data)):
+            for block in read_blocks(data, self.tokenizer, self.record.data.reading(options.errors)):
                 dropped += block.dropped_lines
                 if self.spelling is not None and block.unknown_tokens and block.lines is not None:
                     words = self.tokenizer.unknown_words(block.lines.data, block.ids)

@@ -114,7 +114,7 @@ class QaModel(NetModel[QaRecord, QaAssets]):
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Answer]:
         """An answer for every question."""
         self._check_beam(options.beam)
-        reader = StoryReader(sources, options.reading(self.data), needs_answers=False, on_bad=options.on_bad)
+        reader = StoryReader(sources, self.data.reading(options.errors), needs_answers=False, keep_bad=True)
         for questions in reader.blocks():
             answers = iter(self.answer([one for one in questions if not one.is_bad], beam=options.beam))
             yield from (Answer("", "", {}) if one.is_bad else next(answers) for one in questions)
@@ -122,7 +122,7 @@ class QaModel(NetModel[QaRecord, QaAssets]):
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """The share of the answers that are right, and what else is said of them."""
         self._check_beam(options.beam)
-        questions, num_dropped = read_stories(data, options.reading(self.data))
+        questions, num_dropped = read_stories(data, self.data.reading(options.errors))
         found = self.numbers(questions, beam=options.beam, should_stop=lambda: False)
         assert found is not None
         extra: dict[str, Any] = {"dropped_lines": num_dropped} if num_dropped else {}

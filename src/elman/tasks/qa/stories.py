@@ -17,9 +17,8 @@ import numpy as np
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.tasks.qa.config import StoriesConfig
-from elman.text.readers import SKIP_HINT, Fault, OnBad, Reader, Sources
+from elman.text.readers import SKIP_HINT, Fault, Reader, Sources
 from elman.text.rows import RowBatches, begins_of, padded
-from elman.text.settings import DataConfig
 from elman.text.units.letters import split_words
 from elman.text.units.surfaces import surfaces
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
@@ -55,11 +54,10 @@ class StoryReader:
     """Reads questions line by line; a story of bAbI grows with its lines, and its line 1 begins another."""
 
     def __init__(
-        self, sources: Sources, data: StoriesConfig, *, needs_answers: bool = True, on_bad: OnBad | None = None
+        self, sources: Sources, data: StoriesConfig, *, needs_answers: bool = True, keep_bad: bool = False
     ) -> None:
-        reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": data.skip_bad})
-        self._reader = Reader(sources, reading, keep_records=True, on_bad=on_bad)
-        self._keeps_bad = on_bad == "blank"
+        self._reader = Reader(sources, data, keep_records=True, keep_lines=keep_bad)
+        self._keeps_bad = keep_bad
         self._needs_answers = needs_answers
         self._story: list[str] = []
         self._last = 0  # the number of the line before, in a story

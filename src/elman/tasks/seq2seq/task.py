@@ -12,9 +12,10 @@ from elman.core.arrays import Array
 from elman.tasks.base import Examples, Prepared, ReadFile, Report, ShouldStop, TrainRequest
 from elman.tasks.foundation import Foundation, Given
 from elman.tasks.founded_task import FoundedTask, foundation_of, is_bidirectional
+from elman.tasks.seq2seq.assets import SOURCE_PREFIX, Tokenizers
 from elman.tasks.seq2seq.config import PairsConfig, Seq2SeqConfig
 from elman.tasks.seq2seq.data import PairBatches, encode_pairs, learn_vocabularies
-from elman.tasks.seq2seq.model import SOURCE_PREFIX, Seq2SeqRecord, Tokenizers, Translator
+from elman.tasks.seq2seq.model import Seq2SeqRecord, Translator
 from elman.tasks.seq2seq.plan import plan_pairs
 from elman.tasks.seq2seq.reading import read_pairs
 from elman.text.rows import count_rows, lengths_of, step_tokens

@@ -128,6 +128,12 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         """The words of a text: the net numbers and spells those of a batch together."""
         return text.split()
 
+    def _read_rows(self, sources: Sources, reading: SentencesConfig) -> Iterator[list[tuple[str, Any]]]:
+        """The sentences of some files, without their tags."""
+        reader = SentenceReader(sources, reading, needs_tags=False, keep_bad=True)
+        for sentences in reader.blocks():
+            yield [(" ".join(sentence.words), sentence.words) for sentence in reader.answered(sentences)]
+
     def _layer_vectors(self, rows: Sequence[Any]) -> Any:
         return self.net.word_vectors(self._words(rows))
 
@@ -154,12 +160,12 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         if options.format not in (None, *get_args(Format)):
             raise no_such("format", options.format, get_args(Format))
         as_format = cast(Format | None, options.format)
-        reading = options.reading(self.data)
-        reader = SentenceReader(sources, reading, needs_tags=False, as_format=as_format, on_bad=options.on_bad)
+        reading = self.data.reading(options.errors)
+        reader = SentenceReader(sources, reading, needs_tags=False, as_format=as_format, keep_bad=True)
         for sentences in reader.blocks():
             keeps_lines = reader.format in ("conllu", "columns") and not options.details
-            if reader.format in ("conllu", "columns", "jsonl") and not keeps_lines and options.errors != "skip":
-                sentences = [sentence for sentence in sentences if sentence.words]
+            if not keeps_lines:
+                sentences = reader.answered(sentences)
             found = self.tag([sentence.words for sentence in sentences], with_probabilities=options.details)
             for sentence, tagged in zip(sentences, found, strict=True):
                 if keeps_lines:
@@ -172,7 +178,7 @@ class Tagger(NetModel[TagRecord, TagAssets]):
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Accuracy, F1 and a report by label."""
-        sentences, num_dropped = read_sentences(data, options.reading(self.data), targets=options.targets)
+        sentences, num_dropped = read_sentences(data, self.data.reading(options.errors), targets=options.targets)
         self._refuse_strange_tags(sentences)
         found = self.numbers(sentences, should_stop=lambda: False)
         assert found is not None
