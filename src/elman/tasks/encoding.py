@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Pooling = Literal["last", "mean", "max"]
 READ_TOKENS = 8000  # at once, padding counted
-WINDOW = 4096  # tokens of one text that are read at once: a longer one is read in pieces
-MARGIN = 512  # tokens read before and behind a piece by models that look ahead
+WINDOW = 2048  # tokens of one text that are read at once: a longer one is read in pieces
+MARGIN = 256  # tokens read before and behind a piece by models that look ahead
 
 
 class Encodes:
@@ -45,6 +45,7 @@ class Encodes:
         if pool is not None and pool not in get_args(Pooling):
             raise UsageError(f"there is no pool {pool!r}", hint=f"pools: {', '.join(get_args(Pooling))}")
         many = [texts] if isinstance(texts, str) else list(texts)
+        self.record.data.watch("\n".join(many))
         found = self._encode_rows([self._encode_row(text) for text in many], layer=layer, pool=pool)
         if isinstance(texts, str):
             return found[0]

@@ -85,7 +85,7 @@ class TextTask(NetTask[R, TextAssets, HeldoutText]):
         request.say(learned.notes)
         heldout = learned.heldout
         if request.valid is not None:
-            heldout = read_corpus(request.valid, learned.tokenizer, data)
+            heldout = read_corpus(request.valid, learned.tokenizer, data.with_form(learned.form))
             notes = tuple(_doubts(request, learned.train, heldout))
             request.say(notes)
             learned = replace(learned, notes=(*learned.notes, *notes))
@@ -99,7 +99,7 @@ class TextTask(NetTask[R, TextAssets, HeldoutText]):
             tokens=len(learned.train.ids),
             bytes=learned.train.num_bytes,
         )
-        data = data.model_copy(update={"units": learned.tokenizer.units})
+        data = data.with_form(learned.form).model_copy(update={"units": learned.tokenizer.units})
         own = self.own_fields(learned)
         return self.new_record(request, data=data, model=model, source=source, notes=learned.notes, own=own)
 

@@ -24,10 +24,12 @@ from elman.text.opening import Kind, MemorySource, Source, cut_short, open_sourc
 from elman.text.opening import Sources as Sources
 from elman.text.records import record_text
 from elman.text.settings import ReadingConfig
+from elman.text.units.forms import FormWatch, normalize
 
 FIRST_BLOCK_BYTES = 1 << 16  # size of the first block, which is small so that an interactive pipe is answered soon
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 28
+LOOKED_AT_BYTES = 1 << 14  # of each block, to see which Unicode form it is in
 SKIP_HINT = "--set data.skip_bad=true drops such lines"
 
 
@@ -87,6 +89,7 @@ class Reader:
         self._keeps_records = keep_records  # of JSONL, as they are
         self._separator = separator  # of the `tokens` of JSONL
         self.keeps_empty = keep_empty  # blocks of which every line was dropped are given too
+        self.forms = FormWatch(data.form)
         self.num_dropped = 0
         self.has_token_records = False  # JSONL with `tokens` was among what was read
 
@@ -102,6 +105,8 @@ class Reader:
                         lines = replace(lines, kind=kind)
                     if lines.has_records and not self._keeps_records:
                         lines = self._checked(self._from_records(lines))
+                    if not self._keeps_records:
+                        self.forms.look(lines.data[:LOOKED_AT_BYTES].decode(errors="ignore"), lines.source)
                     if lines.data or self.keeps_empty:
                         yield lines
 
@@ -119,6 +124,13 @@ class Reader:
                     kept.append(b"\n")
                     numbers.append(lines.number(index))
         return replace(lines, data=b"".join(kept), numbers=numbers)
+
+    def read_text(self, text: str, source: str) -> str:
+        """What a record or a row says, in the form that is wanted, or watched for the form that is expected."""
+        if self._data.normalize != "none":
+            return normalize(text, self._data.normalize)
+        self.forms.look(text, source)
+        return text
 
     def drop(self, lines: LineBlock, index: int, fault: Fault) -> None:
         """A bad line: counted if such are dropped, otherwise an error."""

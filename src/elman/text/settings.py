@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from elman.core.errors import UsageError
 from elman.core.settings import Config
-from elman.core.values import Form
+from elman.core.values import Form as ValueForm
+from elman.text.units.forms import Form, FormWatch, Normalize
 
 UNITS = ("auto", "space", "word", "char", "byte", "bpe:8000")  # the last with any number
 Units = Annotated[
     str,
-    Form("auto, space, word, char, byte or bpe:N, like bpe:8000", r"auto|space|word|char|byte|bpe:[1-9][0-9]*"),
+    ValueForm("auto, space, word, char, byte or bpe:N, like bpe:8000", r"auto|space|word|char|byte|bpe:[1-9][0-9]*"),
 ]
 
 
@@ -29,6 +30,31 @@ class ReadingConfig(Config):
     skip_bad: bool = Field(
         False, description="drop malformed lines (of words with tags: their sentence), and count them"
     )
+    # Neither is written where it says nothing, so that the records of such models are as those of version 0.1.0.
+    normalize: Normalize = Field(
+        "none",
+        description="rewrite texts in a Unicode form, so that é is one symbol however it is written",
+        exclude_if=lambda value: value == "none",
+    )
+    form: Form | None = Field(
+        None,
+        description="the Unicode form that texts are expected in; as the training text if not given",
+        exclude_if=lambda value: value is None,
+    )
+
+    @model_validator(mode="after")
+    def _form_applies(self) -> Self:
+        if self.form is not None and self.normalize != "none":
+            raise ValueError("form is for texts that are read as they are: with normalize all forms are read alike")
+        return self
+
+    def watch(self, text: str) -> None:
+        """Warn of a text, given as it is and not in a file, that is in another form than the training text."""
+        FormWatch(self.form).look(text, "the text")
+
+    def with_form(self, form: Form | None) -> Self:
+        """The same, a text in another form being warned of; unless that is said already, or cannot be."""
+        return self if self.form is not None or self.normalize != "none" else self.model_copy(update={"form": form})
 
     def reading(self, errors: Errors | None) -> Self:
         """The same with --errors: stop at what is no text, skip it, or replace bad bytes and skip what is still no text.

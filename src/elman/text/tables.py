@@ -186,9 +186,16 @@ def _each_row(reader: Reader, choose: Choose, header: bool | None) -> Iterator[_
                 chosen = choose(block, texts)
                 note = chosen.note
             row = chosen.parse(text)
+            if not isinstance(row, Fault):
+                row = _in_form(row, reader, block.source)
             names = header if chosen.header is None else chosen.header
             is_header = is_first and not block.has_records and (names_columns(row) if names is None else names)
             yield _ReadLine(block, index, text, row, is_header, note)
+
+
+def _in_form(row: Row, reader: Reader, source: str) -> Row:
+    """Both sides as they are to be read."""
+    return reader.read_text(row[0], source).strip(" "), reader.read_text(row[1], source).strip(" ")
 
 
 def names_columns(row: Row | Fault) -> bool:
@@ -363,7 +370,7 @@ def read_aligned(sources: Sources, targets: Sources, data: ReadingConfig, found:
         if isinstance(row, Fault):
             readers[0].drop(lines, index, row)
         else:
-            found.add(row, lines.source, lines.number(index))
+            found.add(_in_form(row, readers[0], lines.source), lines.source, lines.number(index))
     found.num_dropped = readers[0].num_dropped
 
 

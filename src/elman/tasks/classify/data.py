@@ -32,6 +32,7 @@ from elman.text.tables import (
     read_rows,
     read_sources,
 )
+from elman.text.units.forms import normalize
 from elman.text.units.guess import guess_units
 from elman.text.units.surfaces import surfaces
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
@@ -160,6 +161,7 @@ def choose_units(texts: Sequence[str], data: LabelledConfig) -> tuple[str, list[
 
 def split_text(text: str, data: LabelledConfig) -> list[str]:
     """A text as words; of one that is too long, half from either end."""
+    text = normalize(text, data.normalize)
     if data.lower_case:
         text = text.lower()
     words = list(text) if data.units == "char" else [word for word in surfaces(text, data.units) or () if word]

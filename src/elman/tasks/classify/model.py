@@ -34,6 +34,7 @@ from elman.text.batches import one_pass
 from elman.text.readers import Sources
 from elman.text.rows import begins_of, like_length, padded
 from elman.text.tables import Pairs
+from elman.text.units.forms import normalize
 
 ClassifyRecord = LabelRecord[LabelledConfig, ClassifierConfig]
 
@@ -125,6 +126,7 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
 
     def could_say(self, label: str) -> bool:
         """Whether this is something that the model could answer."""
+        label = normalize(label, self.data.normalize)
         match self.config.output:
             case "softmax":
                 return label in self.labels

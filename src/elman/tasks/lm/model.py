@@ -32,13 +32,8 @@ from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
 
 EVALUATION_TOKENS = 1 << 16  # of a text that is ids already are read at once
 DYNAMIC_NAMES = (  # of numbers that dynamic evaluation changes
-    "perplexity",
-    "perplexity_low",
-    "perplexity_high",
-    "nats_per_token",
-    "bits_per_byte",
-    "bits_per_byte_without_spelling",
-    "signature",
+    *("perplexity", "perplexity_low", "perplexity_high", "nats_per_token"),
+    *("bits_per_byte", "bits_per_byte_without_spelling", "signature"),
 )
 
 
@@ -118,6 +113,7 @@ class Model(TaskModel[LmRecord]):
         if not isinstance(text, str):
             return [self.score(_checked_text(one)) for one in text]
         text = text.removesuffix("\n")
+        self.record.data.watch(text)
         ids = np.append(self.tokenizer.encode_text(text), EOS_ID).astype(np.int64)
         if self.record.data.reset_lines:
             lines = np.split(ids, np.flatnonzero(ids == EOS_ID)[:-1] + 1)
@@ -349,6 +345,7 @@ class Model(TaskModel[LmRecord]):
 
     def _read(self, text: str) -> _Prompt:
         """The state after a text. Where words bring their space along, one at the end is not a word of its own."""
+        self.record.data.watch(text)
         has_space = text.endswith(" ") and self.tokenizer.units.partition(":")[0] in ("word", "bpe")
         ids = self.tokenizer.encode_text(text.rstrip(" ") if has_space else text)
         if self.record.data.reset_lines:  # only the line that is not ended yet counts

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from elman.core.errors import DataError
 from elman.tasks.qa.config import StoriesConfig
 from elman.text.readers import SKIP_HINT, Fault, Reader, Sources
 from elman.text.rows import RowBatches, begins_of, padded
+from elman.text.units.forms import normalize
 from elman.text.units.letters import split_words
 from elman.text.units.surfaces import surfaces
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
@@ -83,9 +84,15 @@ class StoryReader:
                     if self._keeps_bad:
                         found.append(Question((), "", "", place, is_bad=True))
                 elif parsed is not None:
-                    found.append(Question(parsed.context, parsed.question, parsed.answer, place))
+                    found.append(replace(self._in_form(parsed, lines.source), place=place))
             if found:
                 yield found
+
+    def _in_form(self, question: Question, source: str) -> Question:
+        """A question as it is to be read."""
+        context = tuple(self._reader.read_text(sentence, source) for sentence in question.context)
+        asked, answer = (self._reader.read_text(text, source) for text in (question.question, question.answer))
+        return Question(context, asked, answer)
 
     def _line(self, text: str) -> Question | Fault | None:
         """A question, or None for a sentence that only tells."""
@@ -145,7 +152,7 @@ def cut_sentences(text: str) -> tuple[str, ...]:
 
 def split_sentence(text: str, data: StoriesConfig) -> list[str]:
     """A sentence as words."""
-    words = [word for word in surfaces(text, "word") or () if word]
+    words = [word for word in surfaces(normalize(text, data.normalize), "word") or () if word]
     return [word.lower() for word in words] if data.lower_case else words
 
 

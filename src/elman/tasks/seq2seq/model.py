@@ -28,6 +28,7 @@ from elman.text.columns import join_columns
 from elman.text.readers import Sources
 from elman.text.rows import pad_all
 from elman.text.tables import Pairs
+from elman.text.units.forms import normalize
 from elman.text.units.surfaces import surfaces
 from elman.text.units.vocabulary import EOS_ID, UNK, UNK_ID
 
@@ -171,7 +172,8 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
         return self._source_row(self.source_text(text.replace("\n", " ")))
 
     def _source_row(self, source: str, place: str = "the source") -> Array:
-        return self._encode(source.strip(), place, SearchOptions(truncates=True))[0][:-1]
+        source = normalize(source, self.data.normalize).strip()
+        return self._encode(source, place, SearchOptions(truncates=True))[0][:-1]
 
     def _read_rows(self, sources: Sources, reading: PairsConfig) -> Iterator[list[tuple[str, Array]]]:
         """The sources of some files."""
@@ -207,7 +209,7 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
         """The best targets of every source, best first. `places` says where a source stands, for errors."""
         options = options or SearchOptions()
         _check_options(options, self.config)
-        texts = [source.strip() for source in sources]
+        texts = [normalize(source, self.data.normalize).strip() for source in sources]
         encoded = [self._encode(text, places[i] if places else "the source", options) for i, text in enumerate(texts)]
         prefix = self.target.encode(options.prefix).astype(np.int64)
         found = [[Translation("", 0.0, (), ())] for _ in sources]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from elman.core.errors import DataError
@@ -124,7 +124,11 @@ class SentenceReader:
         for lines, number in pieces:
             sentence = parser.parse(lines, number)
             if isinstance(sentence, Sentence):
-                found.append(sentence)
+                words, tags = (
+                    tuple(self._reader.read_text(text, parser.source) for text in side)
+                    for side in (sentence.words, sentence.tags)
+                )
+                found.append(replace(sentence, words=words, tags=tags))
             elif self._keeps_bad:
                 found.append(Sentence((), (), parser.source, number, tuple(lines)))
             elif self._data.skip_bad:

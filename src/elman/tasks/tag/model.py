@@ -24,6 +24,7 @@ from elman.tasks.tag.metrics import tag_numbers
 from elman.text.batches import one_pass
 from elman.text.readers import Sources
 from elman.text.rows import begins_of, like_length, padded
+from elman.text.units.forms import normalize
 from elman.text.units.vocabulary import UNK_ID
 
 TagRecord = LabelRecord[SentencesConfig, TaggerConfig]
@@ -139,7 +140,8 @@ class Tagger(NetModel[TagRecord, TagAssets]):
 
     def _words(self, sentences: Sequence[Sequence[str]]) -> Words:
         """Sentences as the net reads them."""
-        (ids,), forms = encode_sentences([sentences], self.lexicon)
+        words = [[normalize(word, self.data.normalize) for word in sentence] for sentence in sentences]
+        (ids,), forms = encode_sentences([words], self.lexicon)
         rows, lengths = padded(ids, begins_of(ids), np.arange(len(sentences)))
         return FormTable(forms).look_up(rows[:, :-1], lengths - 1)
 
