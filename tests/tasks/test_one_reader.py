@@ -277,6 +277,19 @@ def test_lines_that_are_not_text_have_empty_answers_in_their_place(run: Run, mod
     assert tagged.code == 0 and tagged.out.splitlines()[1] == "" and len(tagged.out.splitlines()) == 3
 
 
+def test_replacing_goes_on_at_what_is_still_no_text(run: Run, models: Path, model: Path, tmp_path: Path) -> None:
+    """`--errors replace` stopped `predict` and `evaluate` there, and not `score`."""
+    bad = b'{"text": "great"}\n{"text": "M\xfcller"}\n{"text": 3}\n{"text": "awful"}\n'
+    predicted = run("predict", models / "classify", "--errors", "replace", stdin=bad)
+    assert predicted.code == 0 and [bool(line) for line in predicted.out.splitlines()] == [True, True, False, True]
+    (tmp_path / "bad.tsv").write_bytes(b"pos\tgreat\nneg\tM\xfcller\nneg\n\nneg\tawful\n")
+    found = run("evaluate", models / "classify", tmp_path / "bad.tsv", "--errors", "replace", "--json").json
+    assert found["examples"] == 3 and found["dropped_lines"] == 1
+    (tmp_path / "bad.jsonl").write_bytes(bad)
+    scored = run("score", model, tmp_path / "bad.jsonl", "--errors", "replace")
+    assert scored.code == 0 and [bool(line) for line in scored.out.splitlines()] == [True, True, False, True]
+
+
 def test_evaluate_leaves_out_bad_lines_if_asked(run: Run, models: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.tsv").write_bytes(b"pos\tgreat\nneg\tM\xfcller\nneg\tawful\n")
     assert run("evaluate", models / "classify", tmp_path / "bad.tsv").code == 65

@@ -30,8 +30,8 @@ def _file(directory, content: bytes, name: str = "text.txt"):
     return path
 
 
-def _text(*sources, data: DataConfig = STRICT) -> bytes:
-    return b"".join(block.data for block in Reader(sources, data).blocks())
+def _text(*sources, data: DataConfig = STRICT, separator: str | None = None) -> bytes:
+    return b"".join(block.data for block in Reader(sources, data, separator=separator).blocks())
 
 
 def _lines(*sources) -> Iterator[str]:
@@ -196,7 +196,7 @@ def test_tokens_with_spaces_need_a_separator(tmp_path):
     with pytest.raises(DataError, match="'New York' with a space") as caught:
         _text(path)
     assert "data.separator" in str(caught.value.hint)
-    assert _text(path, data=DataConfig(separator="|")) == b"New York|is|big\n"
+    assert _text(path, separator="|") == b"New York|is|big\n"
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def run(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["train"] and (len(arguments) == 1 or {"-h", "--help"} & {*arguments}):
         train.describe_choices()
     try:
-        with _sigterm_raises():
+        with _sigterm_raises(), terminal.saying_warnings():
             call = make_app()(args=list(arguments), prog_name="elman", standalone_mode=False)
             if callable(call):
                 call()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO, NamedTuple, cast
 
 from elman.core.errors import DataError, MissingError
 from elman.text.memory import as_sources as as_sources
@@ -23,14 +23,14 @@ from elman.text.opening import STDIN as STDIN
 from elman.text.opening import Kind, MemorySource, Source, cut_short, open_source, unreadable
 from elman.text.opening import Sources as Sources
 from elman.text.records import record_text
-from elman.text.settings import DataConfig
+from elman.text.settings import ReadingConfig
+from elman.text.units.forms import FormWatch, normalize
 
 FIRST_BLOCK_BYTES = 1 << 16  # size of the first block, which is small so that an interactive pipe is answered soon
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 28
+LOOKED_AT_BYTES = 1 << 14  # of each block, to see which Unicode form it is in
 SKIP_HINT = "--set data.skip_bad=true drops such lines"
-
-OnBad = Literal["stop", "drop", "blank"]  # a bad line: an error, left out and counted, or empty in its place
 
 
 @dataclass(frozen=True)
@@ -72,21 +72,24 @@ class Reader:
     def __init__(
         self,
         sources: Sources,
-        data: DataConfig,
+        data: ReadingConfig,
         *,
         any_bytes: bool = False,
         keep_records: bool = False,
+        separator: str | None = None,
         header: bool | None = None,
-        on_bad: OnBad | None = None,
+        keep_lines: bool = False,
         keep_empty: bool = False,
     ) -> None:
         self._sources = [sources] if isinstance(sources, str | Path | MemorySource) else list(sources)
         self._data = data
         self._header = header  # of CSV files: whether the first row names the columns; by its look if not given
-        self._on_bad: OnBad = on_bad or ("drop" if data.skip_bad else "stop")
+        self._keeps_lines = keep_lines  # there is a line for a line: one that is dropped is empty in its place
         self._any_bytes = any_bytes  # they need be neither UTF-8 nor free of NUL
         self._keeps_records = keep_records  # of JSONL, as they are
+        self._separator = separator  # of the `tokens` of JSONL
         self.keeps_empty = keep_empty  # blocks of which every line was dropped are given too
+        self.forms = FormWatch(data.form)
         self.num_dropped = 0
         self.has_token_records = False  # JSONL with `tokens` was among what was read
 
@@ -102,6 +105,8 @@ class Reader:
                         lines = replace(lines, kind=kind)
                     if lines.has_records and not self._keeps_records:
                         lines = self._checked(self._from_records(lines))
+                    if not self._keeps_records:
+                        self.forms.look(lines.data[:LOOKED_AT_BYTES].decode(errors="ignore"), lines.source)
                     if lines.data or self.keeps_empty:
                         yield lines
 
@@ -115,14 +120,21 @@ class Reader:
                 numbers.append(lines.number(index))
             else:
                 self.drop(lines, index, fault)
-                if self._on_bad == "blank":
+                if self._keeps_lines:
                     kept.append(b"\n")
                     numbers.append(lines.number(index))
         return replace(lines, data=b"".join(kept), numbers=numbers)
 
+    def read_text(self, text: str, source: str) -> str:
+        """What a record or a row says, in the form that is wanted, or watched for the form that is expected."""
+        if self._data.normalize != "none":
+            return normalize(text, self._data.normalize)
+        self.forms.look(text, source)
+        return text
+
     def drop(self, lines: LineBlock, index: int, fault: Fault) -> None:
         """A bad line: counted if such are dropped, otherwise an error."""
-        if self._on_bad == "stop":
+        if not self._data.skip_bad:
             raise DataError(f"line {lines.number(index)} of {lines.source} {fault.what}", hint=fault.hint)
         self.num_dropped += 1
 
@@ -153,19 +165,40 @@ class Reader:
     def _from_records(self, lines: LineBlock) -> LineBlock:
         texts, numbers = [], []
         for index, record in enumerate(lines.split()):
-            if not record.strip():
+            text = self._text_of(record, lines, index) if record.strip() else None
+            if text is None and not self._keeps_lines:
                 continue
-            try:
-                text, has_tokens = record_text(
-                    record, separator=self._data.separator, replaces=self._data.errors == "replace"
-                )
-            except DataError as error:
-                self.drop(lines, index, Fault(error.what, f"{error.hint}; {SKIP_HINT}"))
-                continue
-            self.has_token_records |= has_tokens
+            text = text or ""
             texts.append(text + "\n")
             numbers += [lines.number(index)] * (text.count("\n") + 1)
         return replace(lines, data="".join(texts).encode(), numbers=numbers)
+
+    def _text_of(self, record: bytes, lines: LineBlock, index: int) -> str | None:
+        """The text of a record; None for one that is dropped."""
+        try:
+            text, has_tokens = record_text(record, separator=self._separator, replaces=self._data.errors == "replace")
+        except DataError as error:
+            self.drop(lines, index, Fault(error.what, f"{error.hint}; {SKIP_HINT}"))
+            return None
+        self.has_token_records |= has_tokens
+        return text
+
+
+class TextLine(NamedTuple):
+    """The text on one line of a file."""
+
+    text: str
+    place: str  # `line 12 of notes.txt`
+
+
+def read_texts(sources: Sources, data: ReadingConfig, *, separator: str | None = None) -> Iterator[list[TextLine]]:
+    """The text on every line, a block at a time; that of a record may have several lines. One that is bad is empty."""
+    for block in Reader(sources, data, separator=separator, keep_lines=True).blocks():
+        found: dict[int, str] = {}
+        for index, line in enumerate(block.split()):
+            number = block.number(index)
+            found[number] = f"{found[number]}\n{line.decode()}" if number in found else line.decode()
+        yield [TextLine(text, f"line {number} of {block.source}") for number, text in found.items()]
 
 
 def find_files(sources: Sources) -> list[Source]:

@@ -18,9 +18,8 @@ from elman.core.errors import DataError
 from elman.tasks.classify.config import LabelledConfig
 from elman.text.column_names import LABELS, TEXTS
 from elman.text.formats import SAMPLE_LINES, guess_task
-from elman.text.readers import SKIP_HINT, Fault, LineBlock, OnBad, Sources
+from elman.text.readers import SKIP_HINT, Fault, LineBlock, Sources
 from elman.text.rows import RowBatches, begins_of, padded
-from elman.text.settings import DataConfig
 from elman.text.tables import (
     Format,
     Pairs,
@@ -33,6 +32,7 @@ from elman.text.tables import (
     read_rows,
     read_sources,
 )
+from elman.text.units.forms import normalize
 from elman.text.units.guess import guess_units
 from elman.text.units.surfaces import surfaces
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
@@ -47,26 +47,24 @@ MANY_LINES = 20  # lines that must all begin with a known label to count as a la
 
 def read_labelled(sources: Sources, data: LabelledConfig, *, targets: Sources | None = None) -> Pairs:
     """All texts of some files, each with its label; with `targets`, the labels are the lines of other files."""
-    reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": data.skip_bad})
     found = Pairs()
     if targets is not None:
-        read_aligned(sources, targets, reading, found)
+        read_aligned(sources, targets, data, found)
     else:
-        read_rows(sources, reading, partial(_choose_format, data, None), found, header=data.header)
+        read_rows(sources, data, partial(_choose_format, data, None), found, header=data.header)
     if not len(found):
         raise DataError("there are no texts in the input", hint="a line is a label, a tab or a space, and a text")
     return found
 
 
 def read_texts(
-    sources: Sources, data: LabelledConfig, *, is_label: Callable[[str], bool], on_bad: OnBad
+    sources: Sources, data: LabelledConfig, *, is_label: Callable[[str], bool]
 ) -> Iterator[list[SourceLine]]:
     """The texts of some files, read as `read_labelled` reads them; labels may be there or not.
 
     is_label: whether the model could have given this label, by which a labelled file is told from plain lines.
     """
-    reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": False})
-    return read_sources(sources, reading, partial(_choose_format, data, is_label), header=data.header, on_bad=on_bad)
+    return read_sources(sources, data, partial(_choose_format, data, is_label), header=data.header)
 
 
 def _choose_format(
@@ -163,6 +161,7 @@ def choose_units(texts: Sequence[str], data: LabelledConfig) -> tuple[str, list[
 
 def split_text(text: str, data: LabelledConfig) -> list[str]:
     """A text as words; of one that is too long, half from either end."""
+    text = normalize(text, data.normalize)
     if data.lower_case:
         text = text.lower()
     words = list(text) if data.units == "char" else [word for word in surfaces(text, data.units) or () if word]

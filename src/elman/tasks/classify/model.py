@@ -34,6 +34,7 @@ from elman.text.batches import one_pass
 from elman.text.readers import Sources
 from elman.text.rows import begins_of, like_length, padded
 from elman.text.tables import Pairs
+from elman.text.units.forms import normalize
 
 ClassifyRecord = LabelRecord[LabelledConfig, ClassifierConfig]
 
@@ -109,10 +110,15 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
         """The numbers of a text's words."""
         return np.array([self.words.number(word) for word in split_text(text, self.data)], dtype=np.int64)
 
+    def _read_rows(self, sources: Sources, reading: LabelledConfig) -> Iterator[list[tuple[str, Array]]]:
+        """The texts of some files, without their labels."""
+        for lines in read_texts(sources, reading, is_label=self.could_say):
+            yield [(line.text or "", self._encode_row(line.text or "")) for line in lines]
+
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Classification]:
         """What every line is."""
-        reading = options.reading(self.data)
-        for lines in read_texts(sources, reading, is_label=self.could_say, on_bad=options.on_bad):
+        reading = self.data.reading(options.errors)
+        for lines in read_texts(sources, reading, is_label=self.could_say):
             texts = [line.text or "" for line in lines]
             found = self.classify(texts, with_attention=options.details)
             for line, one in zip(lines, found, strict=True):
@@ -120,6 +126,7 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
 
     def could_say(self, label: str) -> bool:
         """Whether this is something that the model could answer."""
+        label = normalize(label, self.data.normalize)
         match self.config.output:
             case "softmax":
                 return label in self.labels
@@ -165,7 +172,7 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Accuracy and F1, or the errors of numbers, and the same of the linear baseline."""
-        pairs = read_labelled(data, options.reading(self.data), targets=options.targets)
+        pairs = read_labelled(data, self.data.reading(options.errors), targets=options.targets)
         self._refuse_strange_labels(pairs)
         found = self.numbers(pairs, should_stop=lambda: False)
         assert found is not None

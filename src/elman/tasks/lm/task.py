@@ -70,8 +70,11 @@ class LmTask(TextTask[LmRecord]):
             raise UsageError(f"model.{key} is settled by {request.init}", hint="leave it out, or train without --init")
         if data.get("units", units) != units:
             raise UsageError(f"{request.init} was trained on {units} units", hint="leave out --units")
+        normalize = base.tokenizer.normalize
+        if data.get("normalize", normalize) != normalize:
+            raise UsageError(f"{request.init} was trained with data.normalize={normalize}", hint="leave it out")
         settled = {
-            "data": {"reset_lines": base.record.data.reset_lines, **data, "units": units},
+            "data": {"reset_lines": base.record.data.reset_lines, **data, "units": units, "normalize": normalize},
             "model": {"family": family},
         }
         return replace(request, settings={**request.settings, **settled})

@@ -22,7 +22,6 @@ from elman.tasks.text_task import TextModel
 from elman.text.corpus import Corpus
 from elman.text.readers import Reader, Sources
 from elman.text.rows import like_length, pad_all
-from elman.text.settings import DataConfig
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
 
 MEASURED_PIECE = 128  # tokens of a stream that are evaluated as one row
@@ -77,9 +76,8 @@ class MaskedTextModel(TextModel[Any]):
 
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Filled]:
         """The lines of a text with their gaps filled."""
-        data = options.reading(self.data)
-        reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": False})
-        for lines in Reader(sources, reading, on_bad=options.on_bad).blocks():
+        reading = self.data.reading(options.errors)
+        for lines in Reader(sources, reading, separator=self.data.separator, keep_lines=True).blocks():
             for line in (line.decode() for line in lines.split()):
                 gaps = self.fill(line) if options.details and MASK in line else []
                 yield Filled(self.predict(line), gaps)

@@ -24,6 +24,7 @@ from elman.tasks.tag.metrics import tag_numbers
 from elman.text.batches import one_pass
 from elman.text.readers import Sources
 from elman.text.rows import begins_of, like_length, padded
+from elman.text.units.forms import normalize
 from elman.text.units.vocabulary import UNK_ID
 
 TagRecord = LabelRecord[SentencesConfig, TaggerConfig]
@@ -128,12 +129,19 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         """The words of a text: the net numbers and spells those of a batch together."""
         return text.split()
 
+    def _read_rows(self, sources: Sources, reading: SentencesConfig) -> Iterator[list[tuple[str, Any]]]:
+        """The sentences of some files, without their tags."""
+        reader = SentenceReader(sources, reading, needs_tags=False, keep_bad=True)
+        for sentences in reader.blocks():
+            yield [(" ".join(sentence.words), sentence.words) for sentence in reader.answered(sentences)]
+
     def _layer_vectors(self, rows: Sequence[Any]) -> Any:
         return self.net.word_vectors(self._words(rows))
 
     def _words(self, sentences: Sequence[Sequence[str]]) -> Words:
         """Sentences as the net reads them."""
-        (ids,), forms = encode_sentences([sentences], self.lexicon)
+        words = [[normalize(word, self.data.normalize) for word in sentence] for sentence in sentences]
+        (ids,), forms = encode_sentences([words], self.lexicon)
         rows, lengths = padded(ids, begins_of(ids), np.arange(len(sentences)))
         return FormTable(forms).look_up(rows[:, :-1], lengths - 1)
 
@@ -154,12 +162,12 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         if options.format not in (None, *get_args(Format)):
             raise no_such("format", options.format, get_args(Format))
         as_format = cast(Format | None, options.format)
-        reading = options.reading(self.data)
-        reader = SentenceReader(sources, reading, needs_tags=False, as_format=as_format, on_bad=options.on_bad)
+        reading = self.data.reading(options.errors)
+        reader = SentenceReader(sources, reading, needs_tags=False, as_format=as_format, keep_bad=True)
         for sentences in reader.blocks():
             keeps_lines = reader.format in ("conllu", "columns") and not options.details
-            if reader.format in ("conllu", "columns", "jsonl") and not keeps_lines and options.errors != "skip":
-                sentences = [sentence for sentence in sentences if sentence.words]
+            if not keeps_lines:
+                sentences = reader.answered(sentences)
             found = self.tag([sentence.words for sentence in sentences], with_probabilities=options.details)
             for sentence, tagged in zip(sentences, found, strict=True):
                 if keeps_lines:
@@ -172,7 +180,7 @@ class Tagger(NetModel[TagRecord, TagAssets]):
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Accuracy, F1 and a report by label."""
-        sentences, num_dropped = read_sentences(data, options.reading(self.data), targets=options.targets)
+        sentences, num_dropped = read_sentences(data, self.data.reading(options.errors), targets=options.targets)
         self._refuse_strange_tags(sentences)
         found = self.numbers(sentences, should_stop=lambda: False)
         assert found is not None
