@@ -12,7 +12,7 @@ from elman.core.values import Form
 UNITS = ("auto", "space", "word", "char", "byte", "bpe:8000")  # the last with any number
 Units = Annotated[
     str,
-    Form("auto, space, word, char, byte or bpe:N, like bpe:8000", r"auto|space|word|char|byte|bpe:[1-9][0-9]*"),
+    Form("auto, space, word, char, byte or bpe:N, like bpe:8000", r"auto|space|word|char|byte|bpe:[1-9][0-9]*", UNITS),
 ]
 
 
