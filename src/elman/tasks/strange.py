@@ -27,7 +27,7 @@ def refuse_strange(kind: str, strange: Sequence[str], total: int, data: Sources,
 
 
 def _other_task(data: Sources, task: str) -> str:
-    block = next(Reader(data, DataConfig(errors="replace"), keep_records=True).blocks())
+    block = next(Reader(data, DataConfig.model_validate({"errors": "replace"}), keep_records=True).blocks())
     lines = block.data.decode().removesuffix("\n").split("\n")
     guess = guess_task(lines[:SAMPLE_LINES], is_jsonl=block.has_records)
     return "" if guess.task == task else f"it looks like {guess.like}: data for elman train {guess.task}"
