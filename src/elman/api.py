@@ -185,11 +185,15 @@ def resume(
     *,
     started: float | None = None,
     device: str | None = None,
+    threads: int | None = None,
     report: Report = _silent,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     progress: bool | None = None,
 ) -> Any:
-    """Go on with a run that was stopped; a finished one is just loaded. `started`: when this process began."""
+    """Go on with a run that was stopped; a finished one is just loaded. `started`: when this process began.
+
+    threads: as many as the run was begun with, if not given; with another number the result is not the same to the bit.
+    """
     directory, now = Path(directory), time.monotonic()
     folder = find_run(directory)
     if folder is None:
@@ -202,6 +206,7 @@ def resume(
             directory,
             started=now if started is None else started,
             device=device,
+            threads=threads,
             report=_both(report, say),
             on_progress=_both(on_progress, show),
         )

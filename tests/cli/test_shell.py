@@ -54,10 +54,27 @@ def test_every_verb_shows_two_examples_that_it_understands(run: Run, verb: str) 
 
 
 @pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("export m --format apra --out x", "arpa"),
+        ("score m --errors skp", "skip"),
+        ("train lm text --units wrod --out m", "word"),
+        ("train lm text --units bep:8000 --out m", "bpe:8000"),
+        ("train classify text --units chars --out m", "char"),
+    ],
+)
+def test_a_value_that_is_nearly_one_is_corrected(run: Run, words: str, meant: str) -> None:
+    found = run(*words.split())
+    assert found.code == 2
+    assert f"hint: did you mean {meant}?" in found.err
+    assert "Value error" not in found.err
+
+
+@pytest.mark.parametrize(
     ("flag", "others"),
     [
         ("--json", set()),
-        ("--threads", {"demo", "resume", "export", "import", "settings", "info"}),  # resumed as it was begun
+        ("--threads", {"export", "import", "settings", "info"}),
         (
             "--seed",
             {"resume", "score", "next", "predict", "encode", "export", "import", "settings", "info"},

@@ -310,3 +310,28 @@ def test_a_sentence_without_spaces_cannot_be_endless(tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text(json.dumps(record) + "\n")
     with pytest.raises(DataError, match="sentence of 100,000 words"):
         elman.train("qa", tmp_path / "q.jsonl", valid="none", epochs=1)
+
+
+def test_csv_is_known_in_a_pipe_by_its_first_row(run: Run, models: Path, tmp_path: Path) -> None:
+    """It was taken for plain lines: the header got a label, and so did the commas and quotes of every row."""
+    path = tmp_path / "rows.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("label", "text"), *((label, f'{text}, "so"') for label, text in TEXTS)])
+    assert len(both_ways(run, models / "classify", path)) == len(TEXTS)
+    piped, named = (
+        run("evaluate", models / "classify", *file, "--json", stdin=path.read_bytes()) for file in (["-"], [path])
+    )
+    assert piped.json == named.json
+
+
+def test_prose_with_a_comma_is_no_csv(run: Run, models: Path) -> None:
+    found = run("predict", models / "classify", "--json", stdin=b"text, message\n")
+    assert found.json["text"] == "text, message"
+
+
+def test_hints_where_a_model_is_used_name_nothing_that_only_training_can_set(run: Run, models: Path) -> None:
+    for verb in ("predict", "evaluate"):
+        found = run(verb, models / "classify", "-", stdin=b'{"question": "who", "kind": "pos"}\n')
+        assert found.code == 65
+        assert "data.source" not in found.err
+        assert "name the keys as they were named in training" in found.err

@@ -1,4 +1,4 @@
-"""Text as one stream of ids, learnt from or just read. A corpus larger than memory is on disk, and its text nowhere.
+"""Text as one stream of ids, learned from or just read. A corpus larger than memory is on disk, and its text nowhere.
 
 Every line's tokens are followed by EOS_ID. Learning is one pass: symbols are numbered as they come, and renumbered by
 frequency when all have come. (Pairs of bytes need three passes; the text waits for them in a file without a name.)
@@ -90,7 +90,7 @@ class Corpus:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A vocabulary, and the texts it was learnt from and held out."""
+    """A vocabulary, and the texts it was learned from and held out."""
 
     tokenizer: Tokenizer
     train: Corpus

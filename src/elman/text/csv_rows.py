@@ -54,6 +54,13 @@ def looks_like_names(cells: list[str]) -> bool:
     return are_names and len(set(names)) == len(names) and any(is_column_name(name) for name in names)
 
 
+def begins_like_csv(start: bytes) -> bool:
+    """Whether the first line of a pipe names the columns of a CSV file; prose has a space behind its commas."""
+    first = start.partition(b"\n")[0].decode(errors="replace").removeprefix("\ufeff").strip()
+    cells = next(csv.reader([first], delimiter=";" if ";" in first else ","), [])
+    return len(cells) > 1 and cells == [cell.strip() for cell in cells] and looks_like_names(cells)
+
+
 def _guarded(rows: Iterator[list[str]], name: str) -> Iterator[list[str]]:
     try:
         yield from (row for row in rows if row)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, TypeAlias, cast
 
 from elman.core.errors import DataError, ElmanError, MissingError
-from elman.text.csv_rows import csv_as_lines
+from elman.text.csv_rows import begins_like_csv, csv_as_lines
 
 STDIN = "-"
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
@@ -72,15 +72,25 @@ class Opened(NamedTuple):
 
 
 @contextmanager
-def open_source(source: Source, *, header: bool | None = None, any_bytes: bool = False) -> Iterator[Opened]:
-    """The bytes of a source, uncompressed. header: whether the first row of a CSV file names its columns."""
+def open_source(
+    source: Source, *, header: bool | None = None, any_bytes: bool = False, is_table: bool = False
+) -> Iterator[Opened]:
+    """The bytes of a source, uncompressed. header: whether the first row of a CSV file names its columns.
+
+    is_table: where a table is read, CSV is known in a pipe by its first row.
+    """
     if isinstance(source, MemorySource):
         yield Opened(io.BytesIO(source.data), source.kind)
         return
     if str(source) == STDIN:
         if sys.stdin is None:
             raise MissingError("cannot read stdin: it is closed", hint="give a file, or pipe a text in")
-        yield Opened(sys.stdin.buffer, "lines")
+        pipe = _with_peek(sys.stdin.buffer)
+        if is_table and header is not False and begins_like_csv(pipe.peek()):
+            lines, _ = csv_as_lines(pipe, STDIN, header=True)
+            yield Opened(cast(IO[bytes], io.BufferedReader(_Chunks(lines))), "csv")
+            return
+        yield Opened(pipe, "lines")
         return
     name = str(source)
     try:
@@ -88,7 +98,7 @@ def open_source(source: Source, *, header: bool | None = None, any_bytes: bool =
     except (OSError, ValueError) as error:
         raise unreadable(name, error) from None
     with file, _uncompressed(file, name) as plain:
-        buffered = plain if isinstance(plain, io.BufferedReader) else io.BufferedReader(cast(Any, plain))
+        buffered = _with_peek(plain)
         inner = name_without_compression(name)
         start = _peek(buffered, name)
         if start.startswith(b"PAR1") or inner.endswith(".parquet"):
@@ -101,6 +111,10 @@ def open_source(source: Source, *, header: bool | None = None, any_bytes: bool =
             yield Opened(cast(IO[bytes], io.BufferedReader(_Chunks(lines))), "csv" if has_names else "lines")
             return
         yield Opened(cast(IO[bytes], buffered), "records" if inner.endswith(RECORDS) else "lines")
+
+
+def _with_peek(file: IO[bytes]) -> io.BufferedReader:
+    return file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast(Any, file))
 
 
 def name_without_compression(name: str) -> str:

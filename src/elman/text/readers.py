@@ -12,6 +12,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import IO, NamedTuple, cast
 from elman.core.errors import DataError, MissingError
 from elman.text.memory import as_sources as as_sources
 from elman.text.opening import STDIN as STDIN
-from elman.text.opening import Kind, MemorySource, Source, cut_short, open_source, unreadable
+from elman.text.opening import Kind, MemorySource, Opened, Source, cut_short, open_source, unreadable
 from elman.text.opening import Sources as Sources
 from elman.text.records import record_text
 from elman.text.settings import ReadingConfig
@@ -96,11 +97,11 @@ class Reader:
     def blocks(self) -> Iterator[LineBlock]:
         """About a megabyte of whole lines at a time; a longer line is a block of its own."""
         for source in find_files(self._sources):
-            with open_source(source, header=self._header, any_bytes=self._any_bytes) as (file, kind):
+            with self._open(source) as (file, kind):
                 for data, first in cut_blocks(file, str(source)):
                     block = LineBlock(data, str(source), first, kind=kind, num_read=data.count(b"\n"))
                     lines = self._checked(self._without_marks(block))
-                    if str(source) == STDIN and first == 1 and self._keeps_records:
+                    if str(source) == STDIN and first == 1 and self._keeps_records and kind == "lines":
                         kind = _kind_of_pipe(lines)
                         lines = replace(lines, kind=kind)
                     if lines.has_records and not self._keeps_records:
@@ -109,6 +110,10 @@ class Reader:
                         self.forms.look(lines.data[:LOOKED_AT_BYTES].decode(errors="ignore"), lines.source)
                     if lines.data or self.keeps_empty:
                         yield lines
+
+    def _open(self, source: Source) -> AbstractContextManager[Opened]:
+        is_table = self._keeps_records and not self._any_bytes
+        return open_source(source, header=self._header, any_bytes=self._any_bytes, is_table=is_table)
 
     def without(self, lines: LineBlock, find_fault: Callable[[bytes], Fault | None]) -> LineBlock:
         """The lines without those that have a fault, if bad lines are dropped; otherwise the first one is an error."""

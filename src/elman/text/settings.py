@@ -14,7 +14,9 @@ from elman.text.units.forms import Form, FormWatch, Normalize
 UNITS = ("auto", "space", "word", "char", "byte", "bpe:8000")  # the last with any number
 Units = Annotated[
     str,
-    ValueForm("auto, space, word, char, byte or bpe:N, like bpe:8000", r"auto|space|word|char|byte|bpe:[1-9][0-9]*"),
+    ValueForm(
+        "auto, space, word, char, byte or bpe:N, like bpe:8000", r"auto|space|word|char|byte|bpe:[1-9][0-9]*", UNITS
+    ),
 ]
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from elman import pictures
 from elman.core.arrays import Array
-from elman.core.errors import DataError
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.classify.assets import ClassifyAssets
@@ -30,6 +29,7 @@ from elman.tasks.classify.data import (
 from elman.tasks.classify.metrics import number_numbers, set_numbers
 from elman.tasks.label_metrics import class_numbers
 from elman.tasks.measuring import part_notes, rounded, rows_in_time
+from elman.tasks.strange import refuse_strange
 from elman.text.batches import one_pass
 from elman.text.readers import Sources
 from elman.text.rows import begins_of, like_length, padded
@@ -39,7 +39,6 @@ from elman.text.units.forms import normalize
 ClassifyRecord = LabelRecord[LabelledConfig, ClassifierConfig]
 
 READ_WORDS = 20_000  # words in one batch of texts, padding included
-STRANGE_SHARE = 0.9  # share of unknown labels from which on data is refused
 LIKELY = 0.5  # probability from which on a label is given, where several are allowed
 
 
@@ -173,20 +172,16 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Accuracy and F1, or the errors of numbers, and the same of the linear baseline."""
         pairs = read_labelled(data, self.data.reading(options.errors), targets=options.targets)
-        self._refuse_strange_labels(pairs)
+        self._refuse_strange_labels(pairs, data)
         found = self.numbers(pairs, should_stop=lambda: False)
         assert found is not None
         return found | pairs.left_out()
 
-    def _refuse_strange_labels(self, pairs: Pairs) -> None:
+    def _refuse_strange_labels(self, pairs: Pairs, data: Sources) -> None:
         """Data of another task is no test of this model."""
         strange = [target for target in pairs.targets if not self.could_say(target)]
-        if len(strange) > STRANGE_SHARE * len(pairs):
-            examples = ", ".join(repr(label) for label in dict.fromkeys(strange[:3]))
-            raise DataError(
-                f"{len(strange):,} of {len(pairs):,} labels are none that this model knows ({examples})",
-                hint="is this data for another task or model? data.source and data.target choose columns in training",
-            )
+        hint = "data.source and data.target choose columns in training"
+        refuse_strange("labels", strange, len(pairs), data, task=self.record.task, hint=hint)
 
     def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What was taken for what, where there are classes."""

@@ -97,7 +97,7 @@ class ChoosingNet(LabelNet):
             energy_SB = energy_SB.masked_fill(~is_sentence_SB, -1e9)  # a question without a context looks at nothing
             weights_SB = energy_SB.softmax(0) * is_sentence_SB
             seen_BD = (weights_SB[:, :, None] * memory_SBD).sum(0)
-            # the product says whether what was seen agrees: without it `is Mary in the kitchen` was never learnt
+            # the product says whether what was seen agrees: without it `is Mary in the kitchen` was never learned
             query_BD = query_BD + torch.tanh(hop(torch.cat([query_BD, seen_BD, query_BD * seen_BD], dim=-1)))
             weights.append(weights_SB.t())
         return self.output(F.dropout(query_BD, rate)), weights

@@ -186,5 +186,5 @@ class Seq2SeqConfig(NetConfig):
         if self.head not in ("full", "adaptive") or (self.head == "adaptive" and self.label_smoothing):
             raise ValueError(f"head={self.head} is not for seq2seq with these settings")
         if self.skip != "none" and max(self.layers, self.encoder_layers or 0) < 2:
-            raise ValueError(f"skip={self.skip} joins layers, and there are not two")
+            raise ValueError(f"skip={self.skip} needs at least two layers")
         return self

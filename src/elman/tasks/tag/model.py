@@ -11,11 +11,12 @@ import numpy as np
 
 from elman import pictures
 from elman.core.arrays import Array
-from elman.core.errors import DataError, UsageError, no_such
+from elman.core.errors import UsageError, no_such
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.label_metrics import confusions
 from elman.tasks.measuring import part_notes, rounded, rows_in_time
+from elman.tasks.strange import refuse_strange
 from elman.tasks.tag.assets import TagAssets
 from elman.tasks.tag.config import SentencesConfig, TaggerConfig
 from elman.tasks.tag.conll import Format, Sentence, SentenceReader, read_sentences, write_sentence
@@ -30,7 +31,6 @@ from elman.text.units.vocabulary import UNK_ID
 TagRecord = LabelRecord[SentencesConfig, TaggerConfig]
 
 READ_WORDS = 6000  # words in one batch of sentences, padding included
-STRANGE_SHARE = 0.9  # share of unknown tags from which on data is refused
 SHOWN_SHARE = 5e-4  # probability from which on a label is listed in JSON
 
 
@@ -181,22 +181,18 @@ class Tagger(NetModel[TagRecord, TagAssets]):
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Accuracy, F1 and a report by label."""
         sentences, num_dropped = read_sentences(data, self.data.reading(options.errors), targets=options.targets)
-        self._refuse_strange_tags(sentences)
+        self._refuse_strange_tags(sentences, data)
         found = self.numbers(sentences, should_stop=lambda: False)
         assert found is not None
         extra: dict[str, Any] = {"dropped_sentences": num_dropped} if num_dropped else {}
         return found | extra
 
-    def _refuse_strange_tags(self, sentences: Sequence[Sentence]) -> None:
+    def _refuse_strange_tags(self, sentences: Sequence[Sentence], data: Sources) -> None:
         """Data of another task is no test of this model."""
         tags = [tag for sentence in sentences for tag in sentence.tags]
         strange = [tag for tag in tags if tag not in self.labels]
-        if len(strange) > STRANGE_SHARE * len(tags):
-            examples = ", ".join(repr(tag) for tag in dict.fromkeys(strange[:50]))
-            raise DataError(
-                f"{len(strange):,} of {len(tags):,} tags are none that this model knows ({examples[:80]})",
-                hint="is this data for another task or model? data.column chooses the column of the tag in training",
-            )
+        hint = "data.column chooses the column of the tag in training"
+        refuse_strange("tags", strange, len(tags), data, task=self.record.task, hint=hint)
 
     def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What was taken for what."""
