@@ -15,7 +15,7 @@ from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.tasks.foundation import FOUNDATION_HINT, Foundation
 from elman.tasks.options import Errors, PredictOptions
-from elman.text.readers import Reader, Sources
+from elman.text.readers import Reader, Sources, as_texts
 from elman.text.rows import like_length, pad_all
 from elman.text.settings import DataConfig
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
@@ -43,11 +43,11 @@ class Encodes:
         """
         if pool is not None and pool not in get_args(Pooling):
             raise UsageError(f"there is no pool {pool!r}", hint=f"pools: {', '.join(get_args(Pooling))}")
-        many = [texts] if isinstance(texts, str) else list(texts)
+        many = as_texts(texts)
         found = list(self._encode_texts(many, layer=layer, pool=pool))
         if isinstance(texts, str):
             return found[0]
-        return found if pool is None else np.array(found, dtype=np.float32).reshape(len(many), -1)
+        return found if pool is None else np.stack(found) if found else self.encode([""], layer=layer, pool=pool)[:0]
 
     def encode_lines(
         self,

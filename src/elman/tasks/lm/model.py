@@ -25,7 +25,7 @@ from elman.tasks.lm.family import Saveable
 from elman.tasks.lm.record import LmRecord
 from elman.tasks.lm.scoring import Errors, LineScorer, Score, reading
 from elman.text.corpus import Corpus, read_blocks
-from elman.text.readers import Sources, as_sources
+from elman.text.readers import Sources, as_sources, as_texts
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
 
@@ -115,7 +115,7 @@ class Model(TaskModel[LmRecord]):
         Of several texts, each alone: a list of scores.
         """
         if not isinstance(text, str):
-            return [self.score(_checked_text(one)) for one in text]
+            return [self.score(one) for one in as_texts(text)]
         text = text.removesuffix("\n")
         ids = np.append(self.tokenizer.encode_text(text), EOS_ID).astype(np.int64)
         if self.record.data.reset_lines:
@@ -390,9 +390,3 @@ class _Prompt:
     ids: Array
     state: Any
     has_space: bool  # it ended in one, which the next word brings
-
-
-def _checked_text(text: object) -> str:
-    if not isinstance(text, str):
-        raise UsageError(f"a text is needed, not {text!r}", hint="score takes a text, or a list of texts")
-    return text
