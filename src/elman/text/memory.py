@@ -54,6 +54,9 @@ def as_sources(data: Any) -> Sources:
         return [
             MemorySource(str(getattr(data, "name", NAME)), content.encode() if isinstance(content, str) else content)
         ]
+    if isinstance(data, Mapping):
+        hint = "give a list of records, or pandas.DataFrame(...) of the columns"
+        raise UsageError("one dictionary is no list of data", hint=hint)
     if not isinstance(data, Iterable):
         raise UsageError(f"{type(data).__name__} is no data to read", hint="give files, texts, rows or a data frame")
     items = list(data)

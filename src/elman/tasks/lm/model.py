@@ -260,6 +260,8 @@ class Model(TaskModel[LmRecord]):
         stop: Sequence[str] = (),
     ) -> Iterator[str]:
         """The continuation, piece by piece as it is drawn. A stop text ends it and is not given out."""
+        if tokens < 0:
+            raise UsageError(f"tokens is {tokens}", hint="give 0 or more")
         read = self._read(prompt)
         drawn = sample(self.lm, read.state, shaping=shaping, rng=rng, stop=self._stop_ids(), max_tokens=tokens)
         return until(self._texts(read, drawn), stop)
@@ -348,6 +350,8 @@ class Model(TaskModel[LmRecord]):
 
     def _read(self, text: str) -> _Prompt:
         """The state after a text. Where words bring their space along, one at the end is not a word of its own."""
+        if not isinstance(text, str):
+            raise UsageError(f"a text is needed, not {text!r}", hint="give one text, as a string")
         has_space = text.endswith(" ") and self.tokenizer.units.partition(":")[0] in ("word", "bpe")
         ids = self.tokenizer.encode_text(text.rstrip(" ") if has_space else text)
         if self.record.data.reset_lines:  # only the line that is not ended yet counts
