@@ -105,7 +105,7 @@ def train(
         out=None if out is None else Path(out),
         budget=None if seconds is None else Budget(seconds, time.monotonic() if started is None else started),
         memory_bytes=None if memory is None else parse_size(memory),
-        init=None if init is None else Path(init),
+        init=None if init is None else _directory(init),
         seed=seed,
         threads=threads,
         device=device,
@@ -152,6 +152,14 @@ def _both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[
         second(value)
 
     return call
+
+
+def _directory(init: Path | str) -> Path:
+    if not isinstance(init, str | Path):
+        place = getattr(init, "directory", None)
+        hint = f"init={str(place)!r}" if place else "save it first: model.save(DIRECTORY), then init=DIRECTORY"
+        raise UsageError(f"init is the directory of a model, not {init!r}", hint=hint)
+    return Path(init)
 
 
 def _describe_directory(directory: str) -> str:

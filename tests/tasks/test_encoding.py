@@ -94,6 +94,14 @@ def test_what_counts_has_no_vectors_and_says_so(trained: Any) -> None:
         model.encode(["the"])
 
 
+def test_no_texts_have_no_vectors_of_the_usual_width(trained: Any) -> None:
+    """numpy could not reshape an array of size 0."""
+    model = trained("lstm")
+    width = model.encode("the cat").shape[0]
+    assert model.encode([]).shape == (0, width) and model.encode([], layer=0, pool="max").shape[0] == 0
+    assert model.encode([], pool=None) == []
+
+
 def test_a_layer_or_a_pool_that_is_not_there_is_refused(trained: Any) -> None:
     model = trained("lstm")
     with pytest.raises(elman.ElmanError, match="model has no layer 7") as found:

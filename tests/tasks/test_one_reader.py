@@ -10,11 +10,12 @@ import lzma
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import elman
-from elman.core.errors import DataError, MissingError
+from elman.core.errors import DataError, MissingError, UsageError
 from tests.commands import Run
 from tests.guards.cases import train_case, write_data
 
@@ -335,3 +336,25 @@ def test_hints_where_a_model_is_used_name_nothing_that_only_training_can_set(run
         assert found.code == 65
         assert "data.source" not in found.err
         assert "name the keys as they were named in training" in found.err
+
+
+@pytest.mark.parametrize("name", ["mkn", "lstm", "masked", "seq2seq-attention", "tag", "classify"])
+def test_what_is_no_list_of_texts_is_refused_from_python(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a data frame the names of its columns were read as texts: two answers for three rows."""
+    pandas = pytest.importorskip("pandas", reason="pip install pandas")
+    monkeypatch.chdir(tmp_path)
+    write_data(Path())
+    train_case(name, "model")
+    model: Any = elman.load("model")
+    verbs = [model.score] if name == "mkn" else [model.encode]
+    verbs += [model.predict] if hasattr(model, "predict") else []
+    frame = pandas.DataFrame({"text": ["the cat", "a dog", "the"], "label": ["x", "y", "x"]})
+    for verb in verbs:
+        with pytest.raises(UsageError, match=r"a data frame is no list of texts\n.*one of its columns"):
+            verb(frame)
+        assert len(verb(frame["text"])) == 3 and len(verb(iter(["the cat", "a dog"]))) == 2
+        for wrong in (5, None, b"the cat", ["the cat", None], ["the cat", 2.5]):
+            with pytest.raises(UsageError):
+                verb(wrong)

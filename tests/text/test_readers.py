@@ -152,6 +152,32 @@ def test_utf16_is_recognised(tmp_path, encoding):
             _text(path, data=data)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_wide_letters_without_a_mark_are_recognised_whatever_their_accents(tmp_path, encoding):
+    """With one accent in it, such a file was called Latin-1, and iconv made letters and NULs of it."""
+    path = _file(tmp_path, "Ein Café\nund ein Tee\n".encode(encoding))
+    for data in (STRICT, SKIPPING, REPLACING):
+        with pytest.raises(DataError, match="looks like UTF-") as refused:
+            _text(path, data=data)
+        assert f"iconv -f {encoding.upper().replace('-LE', 'LE').replace('-BE', 'BE')} " in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (b'{"text": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "it is nested too deeply"),
+        (b'{"text": "a", "id": ' + b"9" * 10_000 + b"}", "it has a number with too many digits"),
+        (b'{"text": "a"', "expecting ',' delimiter at character 13"),
+    ],
+)
+def test_what_is_no_json_says_why_without_speaking_of_python(tmp_path, record, why):
+    """The hint was to call sys.set_int_max_str_digits(), and named line 1 for any line."""
+    path = _file(tmp_path, b'{"text": "fine"}\n' + record + b"\n", "text.jsonl")
+    with pytest.raises(DataError, match=r"line 2 of .* is not JSON") as refused:
+        _text(path)
+    assert why in str(refused.value) and "sys." not in str(refused.value) and "line 1" not in str(refused.value)
+
+
 @pytest.mark.parametrize("size", [0.2, 0.7, 0.99])
 def test_a_gzip_file_cut_short_is_refused(tmp_path, size):
     packed = gzip.compress(os.urandom(5000).hex().encode() + b"\n")

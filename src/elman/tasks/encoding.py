@@ -14,7 +14,7 @@ import numpy as np
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.tasks.foundation import FOUNDATION_HINT, Foundation
-from elman.text.readers import SKIP_HINT, Sources, TextLine, read_texts
+from elman.text.readers import SKIP_HINT, Sources, TextLine, as_texts, read_texts
 from elman.text.rows import like_length, pad_all
 from elman.text.settings import Errors
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
@@ -44,12 +44,12 @@ class Encodes:
         """
         if pool is not None and pool not in get_args(Pooling):
             raise UsageError(f"there is no pool {pool!r}", hint=f"pools: {', '.join(get_args(Pooling))}")
-        many = [texts] if isinstance(texts, str) else list(texts)
+        many = as_texts(texts)
         self.record.data.watch("\n".join(many))
         found = self._encode_rows([self._encode_row(text) for text in many], layer=layer, pool=pool)
         if isinstance(texts, str):
             return found[0]
-        return found if pool is None else np.array(found, dtype=np.float32).reshape(len(many), -1)
+        return found if pool is None else np.stack(found) if found else self.encode([""], layer=layer, pool=pool)[:0]
 
     def encode_lines(
         self,

@@ -20,6 +20,8 @@ from typing import IO, NamedTuple, cast
 
 from elman.core.errors import DataError, MissingError
 from elman.text.memory import as_sources as as_sources
+from elman.text.memory import as_texts as as_texts
+from elman.text.memory import rows_of as rows_of
 from elman.text.opening import STDIN as STDIN
 from elman.text.opening import Kind, MemorySource, Opened, Source, cut_short, open_source, unreadable
 from elman.text.opening import Sources as Sources
@@ -147,7 +149,7 @@ class Reader:
         data = lines.data
         if lines.first == 1:
             if data.startswith((b"\xff\xfe", b"\xfe\xff")) and not self._any_bytes:
-                raise _utf16(f"{lines.source} is UTF-16")
+                raise _not_utf8(f"{lines.source} is UTF-16", "UTF-16")
             data = data.removeprefix(b"\xef\xbb\xbf")
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n")
@@ -156,14 +158,14 @@ class Reader:
     def _checked(self, lines: LineBlock) -> LineBlock:
         if self._any_bytes:
             return lines
+        if lines.first == 1:
+            _refuse_wide(lines.data, lines.source)
         if not _is_utf8(lines.data):
             if self._data.errors == "replace":
                 lines = replace(lines, data=lines.data.decode(errors="replace").encode())
             else:
                 lines = self.without(lines, _utf8_fault)
         if b"\0" in lines.data:
-            if lines.first == 1 and 3 * lines.data.count(0, 0, 300) > len(lines.data[:300]):
-                raise _utf16(f"{lines.source} looks like UTF-16 (every other byte is NUL)")
             lines = self.without(lines, _nul_fault)
         return lines
 
@@ -306,5 +308,20 @@ def _nul_fault(line: bytes) -> Fault | None:
     return Fault(f"has a NUL at byte {line.index(0) + 1}", f"is this a text? {SKIP_HINT}, --units byte accepts them")
 
 
-def _utf16(what: str) -> DataError:
-    return DataError(what, hint="elman reads UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW")
+def _refuse_wide(data: bytes, source: str) -> None:
+    """An error for UTF-16 and UTF-32 without a byte order mark, whose letters are mostly NUL."""
+    start = data[:300]
+    if 3 * start.count(0) <= len(start):
+        return
+    if 3 * start.count(0) >= 2 * len(start):
+        raise _not_utf8(f"{source} looks like UTF-32 (of four bytes, most are NUL)", "UTF-32" + _order(start))
+    raise _not_utf8(f"{source} looks like UTF-16 (every other byte is NUL)", "UTF-16" + _order(start))
+
+
+def _order(start: bytes) -> str:
+    """Whether the NULs of letters stand before or behind them; without a mark, iconv has to be told."""
+    return "BE" if start[0::2].count(0) > start[1::2].count(0) else "LE"
+
+
+def _not_utf8(what: str, encoding: str) -> DataError:
+    return DataError(what, hint=f"elman reads UTF-8: iconv -f {encoding} -t UTF-8 FILE > NEW")

@@ -16,6 +16,7 @@ from elman.core.errors import DataError
 from elman.text.column_names import find_name, is_column_name
 from elman.text.columns import join_columns
 from elman.text.readers import SKIP_HINT, Fault, LineBlock, Reader, Sources
+from elman.text.records import parser_says
 from elman.text.settings import ReadingConfig
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -323,7 +324,7 @@ def _load(text: str) -> dict[str, Any] | Fault:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return Fault("is not JSON", f"the parser says: {error}; {SKIP_HINT}")
+        return Fault("is not JSON", f"{parser_says(error)}; {SKIP_HINT}")
     return record if isinstance(record, dict) else Fault("is not a JSON object", SKIP_HINT)
 
 

@@ -31,7 +31,7 @@ from elman.tasks.label_metrics import class_numbers
 from elman.tasks.measuring import part_notes, rounded, rows_in_time
 from elman.tasks.strange import refuse_strange
 from elman.text.batches import one_pass
-from elman.text.readers import Sources
+from elman.text.readers import Sources, as_texts
 from elman.text.rows import begins_of, like_length, padded
 from elman.text.tables import Pairs
 from elman.text.units.forms import normalize
@@ -87,10 +87,7 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
 
     def predict(self, text: str | Sequence[str]) -> Any:
         """The label of a text (a number, where the answer is one); a list of them for a list of texts."""
-        found = [
-            found.label if found.value is None else found.value
-            for found in self.classify([text] if isinstance(text, str) else list(text))
-        ]
+        found = [found.label if found.value is None else found.value for found in self.classify(as_texts(text))]
         return found[0] if isinstance(text, str) else found
 
     def classify(self, texts: Sequence[str], *, with_attention: bool = False) -> list[Classification]:

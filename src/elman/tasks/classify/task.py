@@ -234,7 +234,10 @@ def _labels(pairs: Pairs, model: ClassifierConfig) -> tuple[str, ...]:
     labels = set(pairs.targets)
     columns = "data.source=2 data.target=1 says which columns are the text and the label"
     if len(labels) < 2:
-        raise DataError(f"every text has the same label, {pairs.targets[0]!r}: there is nothing to learn", hint=columns)
+        raise DataError(
+            f"every text to train on has the same label, {pairs.targets[0]!r}: there is nothing to learn",
+            hint=f"{columns}; if there are others, they were held out: --valid none holds nothing out",
+        )
     if len(labels) > max(20, len(pairs) // 2):
         raise DataError(
             f"{len(pairs):,} texts have {len(labels):,} different labels: these are hardly labels",

@@ -25,7 +25,7 @@ from elman.tasks.lm.family import Saveable
 from elman.tasks.lm.record import LmRecord
 from elman.tasks.lm.scoring import LineScorer, Score
 from elman.text.corpus import Corpus, read_blocks
-from elman.text.readers import Sources, as_sources
+from elman.text.readers import Sources, as_sources, as_texts
 from elman.text.settings import Errors
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
@@ -111,7 +111,7 @@ class Model(TaskModel[LmRecord]):
         Of several texts, each alone: a list of scores.
         """
         if not isinstance(text, str):
-            return [self.score(_checked_text(one)) for one in text]
+            return [self.score(one) for one in as_texts(text)]
         text = text.removesuffix("\n")
         self.record.data.watch(text)
         ids = np.append(self.tokenizer.encode_text(text), EOS_ID).astype(np.int64)
@@ -257,6 +257,8 @@ class Model(TaskModel[LmRecord]):
         stop: Sequence[str] = (),
     ) -> Iterator[str]:
         """The continuation, piece by piece as it is drawn. A stop text ends it and is not given out."""
+        if tokens < 0:
+            raise UsageError(f"tokens is {tokens}", hint="give 0 or more")
         read = self._read(prompt)
         drawn = sample(self.lm, read.state, shaping=shaping, rng=rng, stop=self._stop_ids(), max_tokens=tokens)
         return until(self._texts(read, drawn), stop)
@@ -345,6 +347,8 @@ class Model(TaskModel[LmRecord]):
 
     def _read(self, text: str) -> _Prompt:
         """The state after a text. Where words bring their space along, one at the end is not a word of its own."""
+        if not isinstance(text, str):
+            raise UsageError(f"a text is needed, not {text!r}", hint="give one text, as a string")
         self.record.data.watch(text)
         has_space = text.endswith(" ") and self.tokenizer.units.partition(":")[0] in ("word", "bpe")
         ids = self.tokenizer.encode_text(text.rstrip(" ") if has_space else text)
@@ -388,9 +392,3 @@ class _Prompt:
     ids: Array
     state: Any
     has_space: bool  # it ended in one, which the next word brings
-
-
-def _checked_text(text: object) -> str:
-    if not isinstance(text, str):
-        raise UsageError(f"a text is needed, not {text!r}", hint="score takes a text, or a list of texts")
-    return text

@@ -20,7 +20,7 @@ from elman.tasks.masked.gaps import GAP, MASK, Gapped, read_gaps, space_mark
 from elman.tasks.measuring import part_notes
 from elman.tasks.text_task import TextModel
 from elman.text.corpus import Corpus
-from elman.text.readers import Reader, Sources
+from elman.text.readers import Reader, Sources, as_texts
 from elman.text.rows import like_length, pad_all
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
 
@@ -63,7 +63,7 @@ class MaskedTextModel(TextModel[Any]):
     def predict(self, text: str | Sequence[str]) -> Any:
         """A line of text with its gaps filled by the likeliest words, each for itself; or a list for a list of lines."""
         if not isinstance(text, str):
-            return [self.predict(line) for line in text]
+            return [self.predict(line) for line in as_texts(text)]
         if MASK not in text:
             return text
         gapped = read_gaps(text, self.tokenizer)

@@ -18,6 +18,7 @@ from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.tasks.qa.config import StoriesConfig
 from elman.text.readers import SKIP_HINT, Fault, Reader, Sources
+from elman.text.records import parser_says
 from elman.text.rows import RowBatches, begins_of, padded
 from elman.text.units.forms import normalize
 from elman.text.units.letters import split_words
@@ -119,7 +120,7 @@ class StoryReader:
         try:
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
-            return Fault("is not JSON", f"the parser says: {error}; {SKIP_HINT}")
+            return Fault("is not JSON", f"{parser_says(error)}; {SKIP_HINT}")
         if not isinstance(record, dict):
             return Fault("is not a JSON object", f"{_RECORD_HINT}; {SKIP_HINT}")
         context, question, answer = (record.get(name) for name in ("context", "question", "answer"))

@@ -25,7 +25,7 @@ from elman.tasks.seq2seq.metrics import Marks, Written
 from elman.tasks.seq2seq.reading import read_only_sources, read_pairs
 from elman.text.batches import one_pass
 from elman.text.columns import join_columns
-from elman.text.readers import Sources
+from elman.text.readers import Sources, as_texts
 from elman.text.rows import pad_all
 from elman.text.tables import Pairs
 from elman.text.units.forms import normalize
@@ -151,9 +151,8 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
     ) -> Any:
         """The best target of a source, or a list of them for a list of sources."""
         options = SearchOptions(beam=beam, length_penalty=length_penalty, prefix=prefix, max_tokens=max_tokens)
-        if isinstance(text, str):
-            return self.translate([self.source_text(text)], options)[0][0].text
-        return [found[0].text for found in self.translate([self.source_text(line) for line in text], options)]
+        found = self.translate([self.source_text(line) for line in as_texts(text)], options)
+        return found[0][0].text if isinstance(text, str) else [best[0].text for best in found]
 
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Translations]:
         """The targets of every line; a blank line's target is blank."""

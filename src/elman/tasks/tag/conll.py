@@ -16,6 +16,7 @@ from elman.core.errors import DataError
 from elman.tasks.tag.config import CONLLU_COLUMNS, SentencesConfig
 from elman.text.formats import SAMPLE_LINES, guess_task
 from elman.text.readers import SKIP_HINT, Fault, LineBlock, Reader, Sources
+from elman.text.records import parser_says
 from elman.text.tables import Pairs, read_aligned
 
 Format = Literal["lines", "conllu", "columns", "jsonl"]  # lines: words only, with spaces between
@@ -264,7 +265,7 @@ def _parse_record(text: str, *, needs_tags: bool) -> tuple[tuple[str, ...], tupl
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return Fault("is not JSON", f"the parser says: {error}; {SKIP_HINT}")
+        return Fault("is not JSON", f"{parser_says(error)}; {SKIP_HINT}")
     sides: list[Any] = [record.get(name) if isinstance(record, dict) else None for name in ("tokens", "tags")]
     if not needs_tags and sides[1] is None and isinstance(sides[0], list):
         sides[1] = [NOT_GIVEN] * len(sides[0])

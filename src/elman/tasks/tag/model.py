@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -23,7 +23,7 @@ from elman.tasks.tag.conll import Format, Sentence, SentenceReader, read_sentenc
 from elman.tasks.tag.data import FormTable, TagBatches, Words, encode_sentences
 from elman.tasks.tag.metrics import tag_numbers
 from elman.text.batches import one_pass
-from elman.text.readers import Sources
+from elman.text.readers import Sources, rows_of
 from elman.text.rows import begins_of, like_length, padded
 from elman.text.units.forms import normalize
 from elman.text.units.vocabulary import UNK_ID
@@ -101,7 +101,7 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         """
         if isinstance(text, str):
             return " ".join(self.tag([text.split()])[0].tags)
-        sentences = list(text)
+        sentences = list(rows_of(text))
         if not all(isinstance(sentence, str) for sentence in sentences):
             _check_words(sentences)
             return [list(tagged.tags) for tagged in self.tag(sentences)]
@@ -238,5 +238,9 @@ class Tagger(NetModel[TagRecord, TagAssets]):
 def _check_words(sentences: Sequence[Any]) -> None:
     """Refuse what is neither lines nor lists of words."""
     for sentence in sentences:
-        if isinstance(sentence, str) or not all(isinstance(word, str) for word in sentence):
+        if (
+            isinstance(sentence, str)
+            or not isinstance(sentence, Iterable)
+            or not all(isinstance(word, str) for word in sentence)
+        ):
             raise UsageError(f"{sentence!r} is not a list of words", hint="give lines, or sentences as lists of words")
