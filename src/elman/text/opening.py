@@ -78,9 +78,8 @@ def open_source(source: Source, *, header: bool | None = None, any_bytes: bool =
         yield Opened(io.BytesIO(source.data), source.kind)
         return
     if str(source) == STDIN:
-        if sys.stdin is None:
-            raise MissingError("cannot read stdin: it is closed", hint="give a file, or pipe a text in")
-        yield Opened(sys.stdin.buffer, "lines")
+        with _open_stdin(any_bytes=any_bytes) as opened:
+            yield opened
         return
     name = str(source)
     try:
@@ -101,6 +100,26 @@ def open_source(source: Source, *, header: bool | None = None, any_bytes: bool =
             yield Opened(cast(IO[bytes], io.BufferedReader(_Chunks(lines))), "csv" if has_names else "lines")
             return
         yield Opened(cast(IO[bytes], buffered), "records" if inner.endswith(RECORDS) else "lines")
+
+
+@contextmanager
+def _open_stdin(*, any_bytes: bool) -> Iterator[Opened]:
+    """Stdin, uncompressed like a file; what can only be read from a file is refused by its name."""
+    if sys.stdin is None:
+        raise MissingError("cannot read stdin: it is closed", hint="give a file, or pipe a text in")
+    pipe = sys.stdin.buffer
+    buffered = pipe if isinstance(pipe, io.BufferedReader) else io.BufferedReader(cast(Any, pipe))
+    start = _peek(buffered, STDIN)
+    for magic, what in ((b"PK\x03\x04", "a zip archive"), (b"PAR1", "Parquet")):
+        if start.startswith(magic):
+            raise DataError(f"stdin is {what}, which cannot be read from a pipe", hint="give the file by its name")
+    with _uncompressed(buffered, STDIN) as plain:
+        text = plain if isinstance(plain, io.BufferedReader) else io.BufferedReader(cast(Any, plain))
+        if not any_bytes:
+            refuse_binary(_peek(text, STDIN), "stdin")
+        yield Opened(cast(IO[bytes], text), "lines")
+    if buffered is not pipe:
+        buffered.detach()
 
 
 def name_without_compression(name: str) -> str:
