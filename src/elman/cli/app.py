@@ -155,7 +155,7 @@ def _usable(hint: str | None, verb: Sequence[str]) -> str | None:
 
 def _usage_error(error: typer.TyperException) -> int:
     """What typer did not understand, in the one form errors have here."""
-    message = getattr(error, "format_message", lambda: str(error))().strip()
+    message = getattr(error, "format_message", lambda: str(error))().strip().replace(": Value error, ", ": ")
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":  # `elman` or `elman train` alone: the help is the message
         print(message, file=sys.stderr)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, TypeAlias, cast
 
 from elman.core.errors import DataError, ElmanError, MissingError
-from elman.text.csv_rows import csv_as_lines
+from elman.text.csv_rows import csv_as_lines, names_csv_columns
 
 STDIN = "-"
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
@@ -72,13 +72,19 @@ class Opened(NamedTuple):
 
 
 @contextmanager
-def open_source(source: Source, *, header: bool | None = None, any_bytes: bool = False) -> Iterator[Opened]:
-    """The bytes of a source, uncompressed. header: whether the first row of a CSV file names its columns."""
+def open_source(
+    source: Source, *, header: bool | None = None, any_bytes: bool = False, has_records: bool = False
+) -> Iterator[Opened]:
+    """The bytes of a source, uncompressed.
+
+    header: whether the first row of a CSV file names its columns. has_records: whether records are expected rather than
+    plain text, so that a pipe whose first line names columns is CSV.
+    """
     if isinstance(source, MemorySource):
         yield Opened(io.BytesIO(source.data), source.kind)
         return
     if str(source) == STDIN:
-        with _open_stdin(any_bytes=any_bytes) as opened:
+        with _open_stdin(any_bytes=any_bytes, has_records=has_records) as opened:
             yield opened
         return
     name = str(source)
@@ -103,7 +109,7 @@ def open_source(source: Source, *, header: bool | None = None, any_bytes: bool =
 
 
 @contextmanager
-def _open_stdin(*, any_bytes: bool) -> Iterator[Opened]:
+def _open_stdin(*, any_bytes: bool, has_records: bool) -> Iterator[Opened]:
     """Stdin, uncompressed like a file; what can only be read from a file is refused by its name."""
     if sys.stdin is None:
         raise MissingError("cannot read stdin: it is closed", hint="give a file, or pipe a text in")
@@ -117,7 +123,11 @@ def _open_stdin(*, any_bytes: bool) -> Iterator[Opened]:
         text = plain if isinstance(plain, io.BufferedReader) else io.BufferedReader(cast(Any, plain))
         if not any_bytes:
             refuse_binary(_peek(text, STDIN), "stdin")
-        yield Opened(cast(IO[bytes], text), "lines")
+        if has_records and names_csv_columns(text.peek()):
+            lines, _ = csv_as_lines(text, STDIN, header=True)
+            yield Opened(cast(IO[bytes], io.BufferedReader(_Chunks(lines))), "csv")
+        else:
+            yield Opened(cast(IO[bytes], text), "lines")
     if buffered is not pipe:
         buffered.detach()
 

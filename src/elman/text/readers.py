@@ -93,11 +93,14 @@ class Reader:
     def blocks(self) -> Iterator[LineBlock]:
         """About a megabyte of whole lines at a time; a longer line is a block of its own."""
         for source in find_files(self._sources):
-            with open_source(source, header=self._header, any_bytes=self._any_bytes) as (file, kind):
+            opened = open_source(
+                source, header=self._header, any_bytes=self._any_bytes, has_records=self._keeps_records
+            )
+            with opened as (file, kind):
                 for data, first in cut_blocks(file, str(source)):
                     block = LineBlock(data, str(source), first, kind=kind, num_read=data.count(b"\n"))
                     lines = self._checked(self._without_marks(block))
-                    if str(source) == STDIN and first == 1 and self._keeps_records:
+                    if str(source) == STDIN and first == 1 and self._keeps_records and kind == "lines":
                         kind = _kind_of_pipe(lines)
                         lines = replace(lines, kind=kind)
                     if lines.has_records and not self._keeps_records:

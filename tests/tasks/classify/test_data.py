@@ -9,7 +9,15 @@ import pytest
 
 from elman.core.errors import DataError, UsageError
 from elman.tasks.classify.config import LabelledConfig
-from elman.tasks.classify.data import LabelBatches, count_words, encode_texts, labels_of_row, read_labelled, split_text
+from elman.tasks.classify.data import (
+    LabelBatches,
+    count_words,
+    encode_texts,
+    labels_of_row,
+    read_labelled,
+    read_texts,
+    split_text,
+)
 from elman.text.batches import Position
 from elman.text.units.word_list import learn_words
 
@@ -29,6 +37,15 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str, content: st
     pairs = read_labelled([tmp_path / name], LabelledConfig.model_validate(settings))
     assert pairs.sources == ["a fine film", "a long one"]
     assert pairs.targets == ["good", "bad"]
+
+
+def test_plain_texts_may_have_tabs_though_the_model_was_trained_on_named_columns(tmp_path: Path) -> None:
+    """A line with a tab, behind lines without one, "has 2 columns, expected 1"."""
+    path = tmp_path / "a.txt"
+    path.write_text("a fine film\nwhat a\tlong one\n")
+    data = LabelledConfig.model_validate({"source": "passage", "target": "kind"})
+    found = [line.text for block in read_texts([path], data, is_label=bool, on_bad="stop") for line in block]
+    assert found == ["a fine film", "what a\tlong one"]
 
 
 def test_labels_of_records_may_be_numbers_and_lists(tmp_path: Path) -> None:

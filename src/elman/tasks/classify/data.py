@@ -90,18 +90,23 @@ def _choose_format(
             f"{lines.source} is not labels and texts: it looks like {guess.like}",
             hint=f"elman train {guess.task} is for such files",
         )
-    if lines.has_records or data.source:
-        return _plain_if_narrow(choose_parser(lines, texts, sides), lines, sides)
     filled = [text for text in texts[:SAMPLE_LINES] if text.strip()]
+    if lines.has_records or data.source:
+        return _plain_if_narrow(choose_parser(lines, texts, sides), lines, filled[0], sides)
     if is_label is not None and not _has_labels(filled, is_label):
         return Format(lambda text: checked(text, "", needs_target=False), False)
     return choose_parser(lines, texts, sides) if "\t" in filled[0] else Format(_parse_line, False)
 
 
-def _plain_if_narrow(chosen: Format, lines: LineBlock, sides: Sides) -> Format:
-    """Where only texts are read, a line without tabs is a text, whatever columns the model was trained on."""
+def _plain_if_narrow(chosen: Format, lines: LineBlock, first: str, sides: Sides) -> Format:
+    """Where only texts are read, a line without tabs is a text, whatever columns the model was trained on.
+
+    So is every line of a file whose first line has none: it is no table.
+    """
     if sides.needs_target or lines.has_records:
         return chosen
+    if "\t" not in first:
+        return Format(lambda text: checked(text, "", needs_target=False), False)
 
     def parse(text: str) -> Row | Fault:
         return chosen.parse(text) if "\t" in text else checked(text, "", needs_target=False)
