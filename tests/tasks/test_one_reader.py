@@ -85,6 +85,13 @@ def test_a_csv_file_in_a_pipe_is_read_by_its_names(run: Run, models: Path, tmp_p
     assert both_ways(run, models / "seq2seq-attention", table) == wanted
 
 
+def test_a_hint_says_where_settings_can_be_given(run: Run, models: Path, tmp_path: Path) -> None:
+    """`evaluate` and `predict` recommended data.source=KEY, and have no --set."""
+    (tmp_path / "odd.jsonl").write_text('{"left": "rot", "right": "red"}\n')
+    refused = run("evaluate", models / "seq2seq-attention", tmp_path / "odd.jsonl")
+    assert refused.code == 65 and "data.source=KEY" in refused.err and "settings of `elman train`" in refused.err
+
+
 def test_a_tagger_reads_records_with_and_without_tags(run: Run, models: Path, tmp_path: Path) -> None:
     lines, bare, full = (tmp_path / name for name in ("lines.txt", "bare.jsonl", "full.jsonl"))
     lines.write_text("the cat sat\nthe dog ran\n")

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import functools
 import os
+import re
 import signal
 import sys
 import traceback
@@ -150,7 +151,8 @@ def _usable(hint: str | None, verb: Sequence[str]) -> str | None:
     if hint is None or not {*verb} & {"predict", "evaluate", "score", "encode"}:
         return hint
     hint = hint.replace("--set data.skip_bad=true drops such lines", "--errors skip passes over such lines")
-    return hint.replace("--set data.errors=replace", "--errors replace")
+    hint = hint.replace("--set data.errors=replace", "--errors replace")
+    return f"{hint} (settings of `elman train`)" if re.search(r"\bdata\.\w", hint) else hint
 
 
 def _usage_error(error: typer.TyperException) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -71,6 +73,18 @@ def test_bad_files_are_refused_with_the_line(tmp_path: Path, name: str, content:
     (tmp_path / name).write_text(content)
     with pytest.raises((DataError, UsageError), match=message):
         read_labelled([tmp_path / name], LabelledConfig())
+
+
+@pytest.mark.parametrize("units", ["word", "space", "char"])
+def test_a_tab_in_a_text_is_a_space(units: Literal["word", "space", "char"]) -> None:
+    """Two tabs in JSONL made a tab a word, and the trained classifier could not be saved: `cannot use tokenizer.json`."""
+    data = LabelledConfig(units=units)
+    assert split_text("a\tfilm", data) == split_text("a film", data)
+
+
+def test_a_word_with_a_tab_or_a_line_break_is_unknown() -> None:
+    words = learn_words(Counter({"a": 2, "b\tc": 2, "d\ne": 2}), min_count=1, max_words=9)
+    assert list(words.tokenizer.tokens[2:]) == ["a"]
 
 
 def test_a_text_becomes_words_and_a_long_one_its_two_ends() -> None:

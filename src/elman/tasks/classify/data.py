@@ -167,7 +167,8 @@ def choose_units(texts: Sequence[str], data: LabelledConfig) -> tuple[str, list[
 
 
 def split_text(text: str, data: LabelledConfig) -> list[str]:
-    """A text as words; of one that is too long, half from either end."""
+    """A text as words, a tab being a space; of one that is too long, half from either end."""
+    text = text.replace("\t", " ")
     if data.lower_case:
         text = text.lower()
     words = list(text) if data.units == "char" else [word for word in surfaces(text, data.units) or () if word]
