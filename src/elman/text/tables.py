@@ -296,8 +296,8 @@ def _record_parser(block: LineBlock, first: str, sides: Sides) -> Format:
             note = f"of {block.source} the columns {chosen} are read (data.source and data.target choose others)"
 
     hint = sides.hint
-    if sides.source:  # the keys chosen, not the usual ones
-        hint = f"a record looks like {json.dumps(dict.fromkeys((*source, *target), '...'), ensure_ascii=False)}"
+    if sides.source and keys:  # the usual keys were not asked for
+        hint = f"the first record has {', '.join(keys[:10])}"
 
     def parse(text: str) -> Row | Fault:
         record = _load(text)

@@ -150,10 +150,10 @@ def test_a_cell_of_csv_and_a_value_of_jsonl_are_the_same_text(tmp_path: Path) ->
     assert read(tmp_path / "p.csv", rows_of_csv).sources == wanted
 
 
-def test_the_hint_of_a_missing_key_has_the_keys_that_were_chosen(tmp_path: Path) -> None:
+def test_the_hint_of_a_missing_key_has_the_keys_that_are_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has no `reply`") as caught:
         read(tmp_path / "p.jsonl", '{"ask": "a"}\n', source="ask", target="reply")
-    assert '{"ask": "...", "reply": "..."}' in (caught.value.hint or "")
+    assert "the first record has ask" in (caught.value.hint or "")
 
 
 def test_a_table_with_fewer_columns_than_picked_is_refused(tmp_path: Path) -> None:
