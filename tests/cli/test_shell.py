@@ -142,6 +142,11 @@ def test_no_verb_shows_the_help(run: Run) -> None:
         (["trian"], "no such command 'trian'", "did you mean 'train'?"),
         (["info", "DIR", "--jsn"], "no such option: --jsn", "did you mean --json?"),
         (["train", "lm"], "missing option '--out'", "see elman train --help"),
+        (
+            ["score", "DIR", "--errors", "bogus"],
+            "invalid value for '--errors': 'bogus' is not",
+            "see elman score --help",
+        ),
         (["next", "DIR", "x", "--k", "0"], "invalid value for '--k'", "see elman next --help"),
         (
             ["export", "DIR", "--format", "onnxx", "--out", "x"],

@@ -76,6 +76,23 @@ def test_a_translator_reads_the_sources_of_pairs(run: Run, models: Path, tmp_pat
         assert both_ways(run, models / "seq2seq-attention", file) == wanted, file.name
 
 
+def test_a_csv_file_in_a_pipe_is_read_by_its_names(run: Run, models: Path, tmp_path: Path) -> None:
+    """Its rows, the one with the names too, were sources as they stood, commas and all."""
+    plain, table = tmp_path / "plain.txt", tmp_path / "pairs.csv"
+    plain.write_text("".join(f"{source}\n" for source, _ in PAIRS))
+    with table.open("w", newline="") as file:
+        csv.writer(file).writerows([("source", "target"), *PAIRS])
+    wanted = both_ways(run, models / "seq2seq-attention", plain)
+    assert both_ways(run, models / "seq2seq-attention", table) == wanted
+
+
+def test_a_hint_says_where_settings_can_be_given(run: Run, models: Path, tmp_path: Path) -> None:
+    """`evaluate` and `predict` recommended data.source=KEY, and have no --set."""
+    (tmp_path / "odd.jsonl").write_text('{"left": "rot", "right": "red"}\n')
+    refused = run("evaluate", models / "seq2seq-attention", tmp_path / "odd.jsonl")
+    assert refused.code == 65 and "data.source=KEY" in refused.err and "settings of `elman train`" in refused.err
+
+
 def test_a_tagger_reads_records_with_and_without_tags(run: Run, models: Path, tmp_path: Path) -> None:
     lines, bare, full = (tmp_path / name for name in ("lines.txt", "bare.jsonl", "full.jsonl"))
     lines.write_text("the cat sat\nthe dog ran\n")

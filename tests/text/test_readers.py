@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import os
 import sys
 from collections.abc import Iterator
@@ -89,6 +91,22 @@ def test_gzip_directories_and_several_files_are_read_in_order(tmp_path):
 def test_a_dash_is_stdin(monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a\nb")))
     assert list(_lines("-")) == ["a", "b"]
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_compressed_pipe_is_read_like_a_compressed_file(monkeypatch, compress):
+    """`elman score DIR < web.txt.xz` said that line 1 was not UTF-8, and advised iconv -f LATIN1."""
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(compress(b"a\nb"))))
+    assert list(_lines("-")) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("start", "what"), [(b"PK\x03\x04", "a zip archive"), (b"PAR1", "Parquet"), (b"%PDF-1.4\n", "a PDF")]
+)
+def test_what_cannot_be_read_from_a_pipe_is_named(monkeypatch, start, what):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(start + b"\xff rest\n")))
+    with pytest.raises(DataError, match=f"stdin is {what}"):
+        list(_lines("-"))
 
 
 def test_a_line_is_given_before_the_next_one_is_there(monkeypatch):

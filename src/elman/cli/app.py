@@ -160,7 +160,7 @@ def _usable(hint: str | None, verb: Sequence[str]) -> str | None:
         return hint
     for in_training, in_use in HINTS_IN_USE.items():
         hint = hint.replace(in_training, in_use)
-    return hint
+    return f"{hint} (settings of `elman train`)" if re.search(r"\bdata\.\w", hint) else hint
 
 
 def _usage_error(error: typer.TyperException) -> int:

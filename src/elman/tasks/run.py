@@ -97,7 +97,7 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
     record, net = prepared.record, prepared.start
     frozen: tuple[str, ...] = ()
     if net is None:
-        request.say(plan.sentences(seconds=seconds)[: None if budget else 1])
+        request.say(plan.sentences(seconds=seconds if budget else None))
         settings = {**plan.model, **given["model"]}
         record = record.model_copy(update={"model": make(type(record.model), settings, section="model")})
         with LimitedMemory(1 if torch.cuda.is_available() else TRAINING_COPIES):

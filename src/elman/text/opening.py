@@ -83,14 +83,8 @@ def open_source(
         yield Opened(io.BytesIO(source.data), source.kind)
         return
     if str(source) == STDIN:
-        if sys.stdin is None:
-            raise MissingError("cannot read stdin: it is closed", hint="give a file, or pipe a text in")
-        pipe = _with_peek(sys.stdin.buffer)
-        if is_table and header is not False and begins_like_csv(pipe.peek()):
-            lines, _ = csv_as_lines(pipe, STDIN, header=True)
-            yield Opened(cast(IO[bytes], io.BufferedReader(_Chunks(lines))), "csv")
-            return
-        yield Opened(pipe, "lines")
+        with _open_stdin(any_bytes=any_bytes, header=header, is_table=is_table) as opened:
+            yield opened
         return
     name = str(source)
     try:
@@ -115,6 +109,30 @@ def open_source(
 
 def _with_peek(file: IO[bytes]) -> io.BufferedReader:
     return file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast(Any, file))
+
+
+@contextmanager
+def _open_stdin(*, any_bytes: bool, header: bool | None, is_table: bool) -> Iterator[Opened]:
+    """Stdin, uncompressed like a file; what can only be read from a file is refused by its name."""
+    if sys.stdin is None:
+        raise MissingError("cannot read stdin: it is closed", hint="give a file, or pipe a text in")
+    pipe = sys.stdin.buffer
+    buffered = _with_peek(pipe)
+    start = _peek(buffered, STDIN)
+    for magic, what in ((b"PK\x03\x04", "a zip archive"), (b"PAR1", "Parquet")):
+        if start.startswith(magic):
+            raise DataError(f"stdin is {what}, which cannot be read from a pipe", hint="give the file by its name")
+    with _uncompressed(buffered, STDIN) as plain:
+        text = _with_peek(plain)
+        if not any_bytes:
+            refuse_binary(_peek(text, STDIN), "stdin")
+        if is_table and header is not False and begins_like_csv(text.peek()):
+            lines, _ = csv_as_lines(text, STDIN, header=True)
+            yield Opened(cast(IO[bytes], io.BufferedReader(_Chunks(lines))), "csv")
+        else:
+            yield Opened(cast(IO[bytes], text), "lines")
+    if buffered is not pipe:
+        buffered.detach()
 
 
 def name_without_compression(name: str) -> str:

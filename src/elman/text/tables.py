@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from elman.core.errors import DataError
 from elman.text.column_names import find_name, is_column_name
 from elman.text.columns import join_columns
+from elman.text.csv_rows import one_line
 from elman.text.readers import SKIP_HINT, Fault, LineBlock, Reader, Sources
 from elman.text.records import parser_says
 from elman.text.settings import ReadingConfig
@@ -302,12 +303,16 @@ def _record_parser(block: LineBlock, first: str, sides: Sides) -> Format:
             chosen = f"{source[0]!r}" + (f" and {target[0]!r}" if target else "")
             note = f"of {block.source} the columns {chosen} are read (data.source and data.target choose others)"
 
+    hint = sides.hint
+    if sides.source and keys:  # the usual keys were not asked for
+        hint = f"the first record has {', '.join(keys[:10])}"
+
     def parse(text: str) -> Row | Fault:
         record = _load(text)
         if isinstance(record, Fault):
             return record
-        read = [_value(record, key, sides.hint) for key in source]
-        wanted = [_value(record, key, sides.hint, is_label=sides.has_labels) for key in target]
+        read = [_value(record, key, hint) for key in source]
+        wanted = [_value(record, key, hint, is_label=sides.has_labels) for key in target]
         for value in read if not sides.needs_target else (*read, *wanted):
             if isinstance(value, Fault):
                 return value
@@ -337,9 +342,9 @@ def _value(record: dict[str, Any], key: str, hint: str, *, is_label: bool = Fals
         value = str(value)
     if is_label and isinstance(value, list):
         value = ",".join(map(str, value)) or "-"
-    if not isinstance(value, str) or _SURROGATES.search(value) or "\n" in value:
-        return Fault(f"has a `{key}` that is not one line of text", f"{hint}; {SKIP_HINT}")
-    return value
+    if not isinstance(value, str) or _SURROGATES.search(value):
+        return Fault(f"has a `{key}` that is not text", f"{hint}; {SKIP_HINT}")
+    return one_line(value)
 
 
 def checked(source: str, target: str, *, needs_target: bool = True) -> Row | Fault:

@@ -88,18 +88,23 @@ def _choose_format(
             f"{lines.source} is not labels and texts: it looks like {guess.like}",
             hint=f"elman train {guess.task} is for such files",
         )
-    if lines.has_records or data.source:
-        return _plain_if_narrow(choose_parser(lines, texts, sides), lines, sides)
     filled = [text for text in texts[:SAMPLE_LINES] if text.strip()]
+    if lines.has_records or data.source:
+        return _plain_if_narrow(choose_parser(lines, texts, sides), lines, filled[0], sides)
     if is_label is not None and not _has_labels(filled, is_label):
         return Format(lambda text: checked(text, "", needs_target=False), False)
     return choose_parser(lines, texts, sides) if "\t" in filled[0] else Format(_parse_line, False)
 
 
-def _plain_if_narrow(chosen: Format, lines: LineBlock, sides: Sides) -> Format:
-    """Where only texts are read, a line without tabs is a text, whatever columns the model was trained on."""
+def _plain_if_narrow(chosen: Format, lines: LineBlock, first: str, sides: Sides) -> Format:
+    """Where only texts are read, a line without tabs is a text, whatever columns the model was trained on.
+
+    So is every line of a file whose first line has none: it is no table.
+    """
     if sides.needs_target or lines.has_records:
         return chosen
+    if "\t" not in first:
+        return Format(lambda text: checked(text, "", needs_target=False), False)
 
     def parse(text: str) -> Row | Fault:
         return chosen.parse(text) if "\t" in text else checked(text, "", needs_target=False)
@@ -160,8 +165,8 @@ def choose_units(texts: Sequence[str], data: LabelledConfig) -> tuple[str, list[
 
 
 def split_text(text: str, data: LabelledConfig) -> list[str]:
-    """A text as words; of one that is too long, half from either end."""
-    text = normalize(text, data.normalize)
+    """A text as words, a tab being a space; of one that is too long, half from either end."""
+    text = normalize(text.replace("\t", " "), data.normalize)
     if data.lower_case:
         text = text.lower()
     words = list(text) if data.units == "char" else [word for word in surfaces(text, data.units) or () if word]

@@ -343,7 +343,7 @@ class Model(TaskModel[LmRecord]):
             raise no_such("format", format, ["arpa"])
         from elman.counts.arpa import write_arpa
 
-        write_arpa(self.lm, self.tokenizer.tokens, Path(path), overwrite=overwrite)
+        write_arpa(self.lm, self.tokenizer.tokens, Path(path), units=self.tokenizer.units, overwrite=overwrite)
 
     def _read(self, text: str) -> _Prompt:
         """The state after a text. Where words bring their space along, one at the end is not a word of its own."""

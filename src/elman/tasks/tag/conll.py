@@ -149,14 +149,22 @@ def find_format(lines: LineBlock, texts: Sequence[str], *, needs_tags: bool) -> 
     words = [text for text in texts if text.strip() and not text.startswith("#")]
     if words and _is_conllu(words[0]):
         return "conllu"
-    if not needs_tags and not lines.has_records and guess.task != "tag":
+    if not needs_tags and not lines.has_records and guess.task != "tag" and not _has_tabbed_columns(words):
         return "lines"
+    if lines.has_records and has_tokens:
+        raise DataError(f"{lines.source} has words, but no tags", hint="`elman predict` gives them tags")
     if guess.task not in ("tag", "lm", "seq2seq") or lines.has_records:
+        is_unknown = lines.has_records and guess.task == "lm"
         raise DataError(
             f"{lines.source} is not words with tags: it looks like {guess.like}",
-            hint=f"elman train {guess.task} is for such files",
+            hint=_RECORD_HINT if is_unknown else f"elman train {guess.task} is for such files",
         )
     return "columns"
+
+
+def _has_tabbed_columns(rows: Sequence[str]) -> bool:
+    """Whether every row has the same columns, two or more, between tabs: a word and its tags, not a line of words."""
+    return len({row.count("\t") for row in rows}) == 1 and "\t" in rows[0]
 
 
 def _is_conllu(line: str) -> bool:
