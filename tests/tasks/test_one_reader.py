@@ -86,13 +86,6 @@ def test_a_csv_file_in_a_pipe_is_read_by_its_names(run: Run, models: Path, tmp_p
     assert both_ways(run, models / "seq2seq-attention", table) == wanted
 
 
-def test_a_hint_says_where_settings_can_be_given(run: Run, models: Path, tmp_path: Path) -> None:
-    """`evaluate` and `predict` recommended data.source=KEY, and have no --set."""
-    (tmp_path / "odd.jsonl").write_text('{"left": "rot", "right": "red"}\n')
-    refused = run("evaluate", models / "seq2seq-attention", tmp_path / "odd.jsonl")
-    assert refused.code == 65 and "data.source=KEY" in refused.err and "settings of `elman train`" in refused.err
-
-
 def test_a_tagger_reads_records_with_and_without_tags(run: Run, models: Path, tmp_path: Path) -> None:
     lines, bare, full = (tmp_path / name for name in ("lines.txt", "bare.jsonl", "full.jsonl"))
     lines.write_text("the cat sat\nthe dog ran\n")
@@ -348,8 +341,9 @@ def test_prose_with_a_comma_is_no_csv(run: Run, models: Path) -> None:
 
 
 def test_hints_where_a_model_is_used_name_nothing_that_only_training_can_set(run: Run, models: Path) -> None:
-    for verb in ("predict", "evaluate"):
-        found = run(verb, models / "classify", "-", stdin=b'{"question": "who", "kind": "pos"}\n')
+    records = b'{"question": "who", "kind": "pos"}\n'
+    for verb, name in (("predict", "classify"), ("evaluate", "classify"), ("evaluate", "seq2seq-attention")):
+        found = run(verb, models / name, "-", stdin=records)
         assert found.code == 65
         assert "data.source" not in found.err
         assert "name the keys as they were named in training" in found.err

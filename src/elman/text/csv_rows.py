@@ -16,7 +16,6 @@ DELIMITERS = ",;\t|"
 SAMPLE_LINES = 50  # lines from which the delimiter is guessed
 MAX_CELL = 1 << 28  # characters of a cell, at most
 _BREAK = re.compile(r"\s*[\r\n]\s*")
-_KEY = re.compile(r"\w+")
 _NAME = re.compile(r"[^\W\d][\w .\-/()]{0,40}")
 
 
