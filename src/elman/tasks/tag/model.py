@@ -21,7 +21,7 @@ from elman.tasks.tag.assets import TagAssets
 from elman.tasks.tag.config import SentencesConfig, TaggerConfig
 from elman.tasks.tag.conll import Format, Sentence, SentenceReader, read_sentences, write_sentence
 from elman.tasks.tag.data import FormTable, TagBatches, Words, encode_sentences
-from elman.tasks.tag.metrics import tag_numbers
+from elman.tasks.tag.metrics import one_tag_notes, tag_numbers
 from elman.text.batches import one_pass
 from elman.text.readers import Sources, rows_of
 from elman.text.rows import begins_of, like_length, padded
@@ -214,6 +214,7 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         notes = part_notes(len(rows), len(sentences), "sentences")
         if unseen:
             notes.append(f"tags that were never seen in training, and so are never right: {', '.join(unseen[:10])}")
+        notes += one_tag_notes(tags, truth)
         return {
             **tag_numbers(tags, truth),
             "unknown_words": num_unknown,
