@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from elman.tasks.qa.answerer import Answerer
 
 import elman
 from elman.tasks.classify.data import read_labelled, split_text
 from elman.tasks.classify.model import Classifier
+from elman.tasks.qa.model import QaModel
 from elman.tasks.qa.stories import read_stories, split_sentence
 from elman.tasks.tag.conll import read_sentences
 from elman.tasks.tag.model import Tagger
@@ -32,7 +32,7 @@ def load_rows(directory: str, file: str) -> tuple[Callable[[Sequence[Any]], Any]
             return model.tag, [sentence.words for sentence in read_sentences([file], model.data)[0]], len
         case Classifier():
             return model.classify, read_labelled([file], model.data).sources, lambda x: len(split_text(x, model.data))
-        case Answerer():
+        case QaModel():
             count = lambda one: sum(len(split_sentence(text, model.data)) for text in (*one.context, one.question))  # noqa: E731
             return model.answer, read_stories([file], model.data)[0], count
         case _:

@@ -21,6 +21,7 @@ import numpy as np
 
 import elman
 from elman import pictures
+from elman.api import EvaluateOptions
 from elman.tasks.seq2seq.model import Translator
 
 CONTEXTS = ("initial", "every", "all", "fixed", "attention")
@@ -35,7 +36,7 @@ def compare_contexts(options: argparse.Namespace) -> None:
     for context in CONTEXTS:
         settings = {"model.context": context, "data.units": "char", **_pairs(options.set)}
         made = _train(options.out / context, options.train, options.valid, settings, options)
-        found = made.evaluate([options.valid], beam=options.beam)
+        found = made.evaluate([options.valid], EvaluateOptions(beam=options.beam))
         tables[context] = found["by_length"]
         print(f"{context:<10} exact match {found['exact_match']:.4f}  edits {found['edit_distance']:.4f}", flush=True)
     _keep(tables, options.out, number="exact_match", title="Exact match by the source's length")
@@ -52,7 +53,7 @@ def compare_joined(options: argparse.Namespace) -> None:
             settings = {"model.context": context, "data.max_length": longest, "data.units": "word"}
             folder = options.out / f"{context}-{longest}"
             made = _train(folder, train, valid, {**settings, **_pairs(options.set)}, options)
-            found = made.evaluate([valid], beam=options.beam)
+            found = made.evaluate([valid], EvaluateOptions(beam=options.beam))
             tables[name] = found["by_length"]
             print(f"{name:<28} BLEU {found['bleu']:.2f}  chrF {found['chrf']:.2f}", flush=True)
     _keep(tables, options.out, number="bleu", title="BLEU by the source's length")

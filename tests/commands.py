@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -85,6 +86,18 @@ def run_process(*arguments: object, **options: Any) -> subprocess.CompletedProce
     """The command line as a process of its own."""
     command = [sys.executable, "-m", "elman", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, **{"timeout": 120, **options})
+
+
+def run_shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`elman ...` as a shell runs it, with its redirections."""
+    return subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m {command}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
 
 
 @pytest.fixture(scope="session")

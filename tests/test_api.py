@@ -241,3 +241,22 @@ def test_the_interval_has_the_perplexity_inside(lines_model: elman.Model, corpus
     assert found["perplexity_low"] <= found["perplexity"] <= found["perplexity_high"]
     assert found["seed"] == 3
     assert np.isfinite(found["bits_per_byte"])
+
+
+def test_what_is_no_prompt_no_directory_and_no_data_is_said(
+    stream_model: elman.Model, lines_model: elman.Model, corpus: Path
+) -> None:
+    """They were an AttributeError, an empty text, a TypeError, and `there is no file 'text'`."""
+    for wrong in (5, ["the", "cat"], None):
+        with pytest.raises(UsageError, match="a text is needed, not "):
+            stream_model.next(wrong)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="a text is needed, not "):
+            stream_model.generate(wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="tokens is -3"):
+        stream_model.generate("the", tokens=-3)
+    with pytest.raises(UsageError, match=r"init is the directory of a model(.|\n)*save it first"):
+        elman.train("lm", corpus, model="lstm", init=lines_model)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"one dictionary is no list of data"):
+        elman.train("lm", {"text": ["the cat sat", "a dog"]})
+    with pytest.raises(UsageError, match=r"(.|\n)*this one holds int$"):
+        elman.train("lm", [1, 2, 3])

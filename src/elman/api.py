@@ -105,7 +105,7 @@ def train(
         out=None if out is None else Path(out),
         budget=None if seconds is None else Budget(seconds, time.monotonic() if started is None else started),
         memory_bytes=None if memory is None else parse_size(memory),
-        init=None if init is None else Path(init),
+        init=None if init is None else _directory(init),
         seed=seed,
         threads=threads,
         device=device,
@@ -154,6 +154,14 @@ def _both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[
     return call
 
 
+def _directory(init: Path | str) -> Path:
+    if not isinstance(init, str | Path):
+        place = getattr(init, "directory", None)
+        hint = f"init={str(place)!r}" if place else "save it first: model.save(DIRECTORY), then init=DIRECTORY"
+        raise UsageError(f"init is the directory of a model, not {init!r}", hint=hint)
+    return Path(init)
+
+
 def _describe_directory(directory: str) -> str:
     files = find_files([directory])
     names = ", ".join(str(Path(str(file)).relative_to(directory)) for file in files[:SHOWN_FILES])
@@ -185,11 +193,15 @@ def resume(
     *,
     started: float | None = None,
     device: str | None = None,
+    threads: int | None = None,
     report: Report = _silent,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     progress: bool | None = None,
 ) -> Any:
-    """Go on with a run that was stopped; a finished one is just loaded. `started`: when this process began."""
+    """Go on with a run that was stopped; a finished one is just loaded. `started`: when this process began.
+
+    threads: as many as the run was begun with, if not given; with another number the result is not the same to the bit.
+    """
     directory, now = Path(directory), time.monotonic()
     folder = find_run(directory)
     if folder is None:
@@ -202,6 +214,7 @@ def resume(
             directory,
             started=now if started is None else started,
             device=device,
+            threads=threads,
             report=_both(report, say),
             on_progress=_both(on_progress, show),
         )

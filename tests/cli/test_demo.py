@@ -97,3 +97,11 @@ def test_the_demo_compares_every_family_and_better_models_are_better(
     assert right["attention"] > max(50, right["initial"])
     assert (tmp_path / "demo" / demo_names.PICTURE).read_text().startswith("<svg")
     assert run("next", tmp_path / "demo" / "mkn", "The value of the").code == 0
+
+
+def test_seed_and_threads_reach_every_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr("elman.api.train", lambda task, data, **options: asked.append(options))
+    texts = {"train": tmp_path, "valid": tmp_path}
+    demo._train(demo.MASKED, texts, tmp_path, demo.RunOptions(seed=3, threads=2))
+    assert [(options["seed"], options["threads"]) for options in asked] == [(3, 2)]

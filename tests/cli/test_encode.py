@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import resource
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import elman
-from tests.commands import Run
+from tests.commands import Run, run_process, run_shell
 
 LINES = ["the cat sat on the mat .", "who saw the mat ?", "", "the dog sat on the log ."]
 
@@ -78,6 +80,10 @@ def test_nothing_is_overwritten_and_nothing_half_written(run: Run, net: Path, li
         (["--per-token"], "--per-token is for JSON"),
         (["--near", "a", "--out", "x.npy"], "--near and --out"),
         (["--layer", "9"], "has no layer 9"),
+        (["--k", "3"], "--k is for --near"),
+        (["--overwrite"], "--overwrite is for --out"),
+        (["--out", "x.jsonl", "--json"], "--out and --json"),
+        (["--per-token", "--json", "--pool", "max"], "--per-token and --pool"),
     ],
 )
 def test_what_does_not_go_together_is_refused(run: Run, net: Path, lines: Path, words: list[str], message: str) -> None:
@@ -100,3 +106,21 @@ def test_what_is_no_text_stops_it_or_has_zeros_in_its_place(run: Run, net: Path,
     rows = run("encode", net, bad, "--errors", "skip").out.splitlines()
     assert len(rows) == 3
     assert [set(row.split("\t")) == {"0"} for row in rows] == [False, True, False]
+
+
+def test_vectors_that_nobody_would_get_are_refused(net: Path, lines: Path, tmp_path: Path) -> None:
+    """`encode ... >&-` ended with 0, its result lost; into a file it needs no stdout."""
+    done = run_shell(f"elman encode {net} {lines} >&-")
+    assert done.returncode == 74 and done.stderr.startswith("error: stdout is closed: the result would be lost")
+    assert run_shell(f"elman encode {net} {lines} --out {tmp_path / 'v.npy'} >&-").returncode == 0
+    assert len(np.load(tmp_path / "v.npy")) == len(LINES)
+
+
+def test_an_array_without_room_says_so_and_leaves_nothing(net: Path, tmp_path: Path) -> None:
+    """numpy said `24000 requested and 16352 written`, and no hint."""
+    many = tmp_path / "many.txt"
+    many.write_text("the cat sat\n" * 3000)
+    limit = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1 << 14, 1 << 14))
+    done = run_process("encode", net, many, "--out", tmp_path / "v.npy", preexec_fn=limit)
+    assert done.returncode == 74 and "requested" not in done.stderr and "hint: " in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["many.txt"]

@@ -19,7 +19,7 @@ from typer.main import get_command
 import elman
 from elman.cli import main, terminal
 from elman.cli.app import make_app
-from tests.commands import LINES, Run, run_process
+from tests.commands import LINES, Run, run_process, run_shell
 
 VERBS = [
     *("demo", "train", "resume", "evaluate", "score", "generate", "next"),
@@ -54,10 +54,27 @@ def test_every_verb_shows_two_examples_that_it_understands(run: Run, verb: str) 
 
 
 @pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("export m --format apra --out x", "arpa"),
+        ("score m --errors skp", "skip"),
+        ("train lm text --units wrod --out m", "word"),
+        ("train lm text --units bep:8000 --out m", "bpe:8000"),
+        ("train classify text --units chars --out m", "char"),
+    ],
+)
+def test_a_value_that_is_nearly_one_is_corrected(run: Run, words: str, meant: str) -> None:
+    found = run(*words.split())
+    assert found.code == 2
+    assert f"hint: did you mean {meant}?" in found.err
+    assert "Value error" not in found.err
+
+
+@pytest.mark.parametrize(
     ("flag", "others"),
     [
         ("--json", set()),
-        ("--threads", {"demo", "resume", "export", "import", "settings", "info"}),  # resumed as it was begun
+        ("--threads", {"export", "import", "settings", "info"}),
         (
             "--seed",
             {"resume", "score", "next", "predict", "encode", "export", "import", "settings", "info"},
@@ -125,6 +142,11 @@ def test_no_verb_shows_the_help(run: Run) -> None:
         (["trian"], "no such command 'trian'", "did you mean 'train'?"),
         (["info", "DIR", "--jsn"], "no such option: --jsn", "did you mean --json?"),
         (["train", "lm"], "missing option '--out'", "see elman train --help"),
+        (
+            ["score", "DIR", "--errors", "bogus"],
+            "invalid value for '--errors': 'bogus' is not",
+            "see elman score --help",
+        ),
         (["next", "DIR", "x", "--k", "0"], "invalid value for '--k'", "see elman next --help"),
         (
             ["export", "DIR", "--format", "onnxx", "--out", "x"],
@@ -216,18 +238,6 @@ def test_a_full_disk_under_stdout_is_said(model: Path) -> None:
     assert done.stderr == "error: no space left on device\n"
 
 
-def run_shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`elman ...` as a shell runs it, with its redirections."""
-    return subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m {command}"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={**os.environ, **environment},
-    )
-
-
 @pytest.mark.parametrize(
     "verb", ["info {model}", "evaluate {model} {text}", "score {model} {text}", "next {model} the"]
 )
@@ -236,6 +246,13 @@ def test_a_result_that_nobody_would_get_is_refused(model: Path, corpus: Path, ve
     done = run_shell(f"elman {verb.format(model=model, text=corpus)} >&-")
     assert done.returncode == 74
     assert done.stderr.startswith("error: stdout is closed: the result would be lost\nhint: ")
+
+
+@pytest.mark.parametrize("threads", ["99999999999", "0", "many"])
+def test_a_number_of_threads_that_no_machine_has_is_wrong_usage(run: Run, corpus: Path, threads: str) -> None:
+    """Eleven nines were `a bug in elman: Overflow when unpacking long`."""
+    found = run("score", "model", corpus, "--threads", threads)
+    assert found.code == 2 and "--threads" in found.err and "bug" not in found.err
 
 
 def test_streams_that_are_closed_are_no_bug(model: Path, corpus: Path, tmp_path: Path) -> None:

@@ -334,6 +334,29 @@ def test_a_model_that_went_through_arpa_scores_the_same(run: Run, model: Path, c
     assert after["tokens"] == before["tokens"]
 
 
+@pytest.mark.parametrize(
+    ("units", "text"), [("word", "The cat's hat, red.\nA cat!\n" * 4), ("char", "abba\nbab\n" * 4)]
+)
+def test_an_exported_model_comes_back_with_its_units(run: Run, tmp_path: Path, units: str, text: str) -> None:
+    """A model of words came back as one of `space` units: most words were unknown to it, and its perplexity was another."""
+    (tmp_path / "t.txt").write_text(text)
+    elman.train("lm", tmp_path / "t.txt", valid="none", units=units, reset_lines=True, out=tmp_path / "m")
+    assert run("export", tmp_path / "m", "--format", "arpa", "--out", tmp_path / "m.arpa").code == 0
+    assert run("import", tmp_path / "m.arpa", "--out", tmp_path / "back").code == 0
+    before, after = (run("evaluate", tmp_path / name, tmp_path / "t.txt", "--json").json for name in ("m", "back"))
+    assert after["tokens"] == before["tokens"] and after["unknown_tokens"] == before["unknown_tokens"]
+    assert after["perplexity"] == pytest.approx(before["perplexity"], rel=1e-5)
+
+
+def test_no_spelling_is_promised_where_unknown_words_have_none(run: Run, model: Path, tmp_path: Path) -> None:
+    """Of an imported model it was said that its bits_per_byte counts the spelling of unknown words."""
+    assert run("export", model, "--format", "arpa", "--out", tmp_path / "m.arpa").code == 0
+    assert run("import", tmp_path / "m.arpa", "--out", tmp_path / "back").code == 0
+    for verb in ("evaluate", "score"):
+        warned = run(verb, tmp_path / "back", "-", stdin=b"nothing known here\n").err
+        assert "unknown to the model" in warned and "leaves out how they are spelled" in warned
+
+
 def test_an_export_overwrites_nothing_unasked_and_no_model_at_all(run: Run, model: Path, tmp_path: Path) -> None:
     """It replaced a thesis, and the model's own tensors, with an ARPA file."""
     thesis = tmp_path / "thesis.txt"

@@ -19,6 +19,7 @@ def test_an_error_shows_its_hint() -> None:
         ("--overwrite replaces it", "overwrite=True replaces it"),
         ("train with --reset-lines", "train with reset_lines=True"),
         ("--set data.skip_bad=true drops such lines", 'settings={"data.skip_bad": "true"} drops such lines'),
+        ("--threads 1 may be as fast", "threads=1 may be as fast"),
         ("--units byte accepts them", 'units="byte" accepts them'),
         ("--memory 4M is too little to count in", 'memory="4M" is too little to count in'),
         (

@@ -10,11 +10,12 @@ import lzma
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import elman
-from elman.core.errors import DataError, MissingError
+from elman.core.errors import DataError, MissingError, UsageError
 from tests.commands import Run
 from tests.guards.cases import train_case, write_data
 
@@ -73,6 +74,16 @@ def test_a_translator_reads_the_sources_of_pairs(run: Run, models: Path, tmp_pat
     assert len(wanted) == len(PAIRS)
     for file in (table, records, scan):
         assert both_ways(run, models / "seq2seq-attention", file) == wanted, file.name
+
+
+def test_a_csv_file_in_a_pipe_is_read_by_its_names(run: Run, models: Path, tmp_path: Path) -> None:
+    """Its rows, the one with the names too, were sources as they stood, commas and all."""
+    plain, table = tmp_path / "plain.txt", tmp_path / "pairs.csv"
+    plain.write_text("".join(f"{source}\n" for source, _ in PAIRS))
+    with table.open("w", newline="") as file:
+        csv.writer(file).writerows([("source", "target"), *PAIRS])
+    wanted = both_ways(run, models / "seq2seq-attention", plain)
+    assert both_ways(run, models / "seq2seq-attention", table) == wanted
 
 
 def test_a_tagger_reads_records_with_and_without_tags(run: Run, models: Path, tmp_path: Path) -> None:
@@ -277,6 +288,19 @@ def test_lines_that_are_not_text_have_empty_answers_in_their_place(run: Run, mod
     assert tagged.code == 0 and tagged.out.splitlines()[1] == "" and len(tagged.out.splitlines()) == 3
 
 
+def test_replacing_goes_on_at_what_is_still_no_text(run: Run, models: Path, model: Path, tmp_path: Path) -> None:
+    """`--errors replace` stopped `predict` and `evaluate` there, and not `score`."""
+    bad = b'{"text": "great"}\n{"text": "M\xfcller"}\n{"text": 3}\n{"text": "awful"}\n'
+    predicted = run("predict", models / "classify", "--errors", "replace", stdin=bad)
+    assert predicted.code == 0 and [bool(line) for line in predicted.out.splitlines()] == [True, True, False, True]
+    (tmp_path / "bad.tsv").write_bytes(b"pos\tgreat\nneg\tM\xfcller\nneg\n\nneg\tawful\n")
+    found = run("evaluate", models / "classify", tmp_path / "bad.tsv", "--errors", "replace", "--json").json
+    assert found["examples"] == 3 and found["dropped_lines"] == 1
+    (tmp_path / "bad.jsonl").write_bytes(bad)
+    scored = run("score", model, tmp_path / "bad.jsonl", "--errors", "replace")
+    assert scored.code == 0 and [bool(line) for line in scored.out.splitlines()] == [True, True, False, True]
+
+
 def test_evaluate_leaves_out_bad_lines_if_asked(run: Run, models: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.tsv").write_bytes(b"pos\tgreat\nneg\tM\xfcller\nneg\tawful\n")
     assert run("evaluate", models / "classify", tmp_path / "bad.tsv").code == 65
@@ -297,3 +321,51 @@ def test_a_sentence_without_spaces_cannot_be_endless(tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text(json.dumps(record) + "\n")
     with pytest.raises(DataError, match="sentence of 100,000 words"):
         elman.train("qa", tmp_path / "q.jsonl", valid="none", epochs=1)
+
+
+def test_csv_is_known_in_a_pipe_by_its_first_row(run: Run, models: Path, tmp_path: Path) -> None:
+    """It was taken for plain lines: the header got a label, and so did the commas and quotes of every row."""
+    path = tmp_path / "rows.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("label", "text"), *((label, f'{text}, "so"') for label, text in TEXTS)])
+    assert len(both_ways(run, models / "classify", path)) == len(TEXTS)
+    piped, named = (
+        run("evaluate", models / "classify", *file, "--json", stdin=path.read_bytes()) for file in (["-"], [path])
+    )
+    assert piped.json == named.json
+
+
+def test_prose_with_a_comma_is_no_csv(run: Run, models: Path) -> None:
+    found = run("predict", models / "classify", "--json", stdin=b"text, message\n")
+    assert found.json["text"] == "text, message"
+
+
+def test_hints_where_a_model_is_used_name_nothing_that_only_training_can_set(run: Run, models: Path) -> None:
+    records = b'{"question": "who", "kind": "pos"}\n'
+    for verb, name in (("predict", "classify"), ("evaluate", "classify"), ("evaluate", "seq2seq-attention")):
+        found = run(verb, models / name, "-", stdin=records)
+        assert found.code == 65
+        assert "data.source" not in found.err
+        assert "name the keys as they were named in training" in found.err
+
+
+@pytest.mark.parametrize("name", ["mkn", "lstm", "masked", "seq2seq-attention", "tag", "classify"])
+def test_what_is_no_list_of_texts_is_refused_from_python(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a data frame the names of its columns were read as texts: two answers for three rows."""
+    pandas = pytest.importorskip("pandas", reason="pip install pandas")
+    monkeypatch.chdir(tmp_path)
+    write_data(Path())
+    train_case(name, "model")
+    model: Any = elman.load("model")
+    verbs = [model.score] if name == "mkn" else [model.encode]
+    verbs += [model.predict] if hasattr(model, "predict") else []
+    frame = pandas.DataFrame({"text": ["the cat", "a dog", "the"], "label": ["x", "y", "x"]})
+    for verb in verbs:
+        with pytest.raises(UsageError, match=r"a data frame is no list of texts\n.*one of its columns"):
+            verb(frame)
+        assert len(verb(frame["text"])) == 3 and len(verb(iter(["the cat", "a dog"]))) == 2
+        for wrong in (5, None, b"the cat", ["the cat", None], ["the cat", 2.5]):
+            with pytest.raises(UsageError):
+                verb(wrong)

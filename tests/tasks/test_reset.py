@@ -36,7 +36,7 @@ NETS: dict[str, tuple[type[Config], Callable[[Any], Module]]] = {
     "seq2seq": (Seq2SeqConfig, lambda config: Seq2SeqModel(config, INPUTS, source_vocab_size=5)),
     "tag": (TaggerConfig, lambda config: TaggerModel(config, INPUTS, num_characters=4, labels=["A", "B"])),
     "classify": (ClassifierConfig, lambda config: ClassifierModel(config, INPUTS, num_labels=2)),
-    "qa, chosen": (ReaderConfig, lambda config: ChoosingNet(config, INPUTS, num_answers=3)),
+    "qa, chosen": (ReaderConfig, lambda config: ChoosingNet(config, INPUTS, num_labels=3)),
     "qa, span": (ReaderConfig, lambda config: SpanNet(config, INPUTS)),
     "qa, written": (ReaderConfig, lambda config: WritingNet(config, INPUTS, answer_vocab_size=4)),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -42,3 +43,17 @@ def test_stopped_and_gone_on_with_it_is_the_run_that_never_stopped(
     whole, part = (read_tensors(tmp_path / name / "model.safetensors") for name in ("whole", "part"))
     for name, array in whole.items():
         np.testing.assert_array_equal(part[name], array, err_msg=name)
+
+
+def test_a_run_goes_on_with_as_many_threads_as_asked_for_and_says_what_that_changes(
+    run: Run, cut_short: Callable[..., None], text: Path, tmp_path: Path
+) -> None:
+    cut_short(
+        *arguments(
+            "lm", text, tmp_path / "m", "--model", "rnn", "--set", "train.steps=9", "--set", "train.checkpoint_steps=5"
+        )
+    )
+    found = run("resume", tmp_path / "m", "--threads", "2")
+    assert found.code == 0, found.err
+    assert "threads was 1 and is 2" in found.err
+    assert elman.load(tmp_path / "m").record.threads == 2

@@ -45,6 +45,15 @@ def test_every_model_shows_itself_and_can_be_saved(name: str) -> None:
     }
 
 
+def test_the_one_line_has_numbers_and_not_their_bounds() -> None:
+    """A model validated line by line showed its perplexity and perplexity_low."""
+    case = CASES["mkn-lines"]
+    Path("long.txt").write_text(Path("text.valid").read_text() * 40)
+    model = elman.train("lm", "text.train", model=case.model, reset_lines=True, valid="long.txt")
+    assert model.record.valid is not None and model.record.valid["perplexity_low"] is not None
+    assert "perplexity " in repr(model) and "nats_per_token " in repr(model) and "_low" not in repr(model)
+
+
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_a_model_that_was_never_saved_can_be(name: str) -> None:
     case = CASES[name]

@@ -17,6 +17,8 @@ from elman.text.formats import guess_task
         (['{"context": "a", "question": "b", "answer": "c"}'], True, "qa"),
         (['{"tokens": ["a"]}'], True, "lm"),
         (["a\tb", "c\td"], False, "seq2seq"),
+        (["the\tD", "cat\tN", "sat\tV", ""] * 9, False, "tag"),
+        (["one\tun", "two\tdeux", "three\ttrois", "", "four\tquatre", "five\tcinq", "six\tsix"], False, "seq2seq"),
         ([], False, "lm"),
     ],
 )

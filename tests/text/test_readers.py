@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import os
 import sys
 from collections.abc import Iterator
@@ -30,8 +32,8 @@ def _file(directory, content: bytes, name: str = "text.txt"):
     return path
 
 
-def _text(*sources, data: DataConfig = STRICT) -> bytes:
-    return b"".join(block.data for block in Reader(sources, data).blocks())
+def _text(*sources, data: DataConfig = STRICT, separator: str | None = None) -> bytes:
+    return b"".join(block.data for block in Reader(sources, data, separator=separator).blocks())
 
 
 def _lines(*sources) -> Iterator[str]:
@@ -89,6 +91,22 @@ def test_gzip_directories_and_several_files_are_read_in_order(tmp_path):
 def test_a_dash_is_stdin(monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a\nb")))
     assert list(_lines("-")) == ["a", "b"]
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_compressed_pipe_is_read_like_a_compressed_file(monkeypatch, compress):
+    """`elman score DIR < web.txt.xz` said that line 1 was not UTF-8, and advised iconv -f LATIN1."""
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(compress(b"a\nb"))))
+    assert list(_lines("-")) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("start", "what"), [(b"PK\x03\x04", "a zip archive"), (b"PAR1", "Parquet"), (b"%PDF-1.4\n", "a PDF")]
+)
+def test_what_cannot_be_read_from_a_pipe_is_named(monkeypatch, start, what):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(start + b"\xff rest\n")))
+    with pytest.raises(DataError, match=f"stdin is {what}"):
+        list(_lines("-"))
 
 
 def test_a_line_is_given_before_the_next_one_is_there(monkeypatch):
@@ -152,6 +170,32 @@ def test_utf16_is_recognised(tmp_path, encoding):
             _text(path, data=data)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_wide_letters_without_a_mark_are_recognised_whatever_their_accents(tmp_path, encoding):
+    """With one accent in it, such a file was called Latin-1, and iconv made letters and NULs of it."""
+    path = _file(tmp_path, "Ein Café\nund ein Tee\n".encode(encoding))
+    for data in (STRICT, SKIPPING, REPLACING):
+        with pytest.raises(DataError, match="looks like UTF-") as refused:
+            _text(path, data=data)
+        assert f"iconv -f {encoding.upper().replace('-LE', 'LE').replace('-BE', 'BE')} " in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (b'{"text": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "it is nested too deeply"),
+        (b'{"text": "a", "id": ' + b"9" * 10_000 + b"}", "it has a number with too many digits"),
+        (b'{"text": "a"', "expecting ',' delimiter at character 13"),
+    ],
+)
+def test_what_is_no_json_says_why_without_speaking_of_python(tmp_path, record, why):
+    """The hint was to call sys.set_int_max_str_digits(), and named line 1 for any line."""
+    path = _file(tmp_path, b'{"text": "fine"}\n' + record + b"\n", "text.jsonl")
+    with pytest.raises(DataError, match=r"line 2 of .* is not JSON") as refused:
+        _text(path)
+    assert why in str(refused.value) and "sys." not in str(refused.value) and "line 1" not in str(refused.value)
+
+
 @pytest.mark.parametrize("size", [0.2, 0.7, 0.99])
 def test_a_gzip_file_cut_short_is_refused(tmp_path, size):
     packed = gzip.compress(os.urandom(5000).hex().encode() + b"\n")
@@ -196,7 +240,7 @@ def test_tokens_with_spaces_need_a_separator(tmp_path):
     with pytest.raises(DataError, match="'New York' with a space") as caught:
         _text(path)
     assert "data.separator" in str(caught.value.hint)
-    assert _text(path, data=DataConfig(separator="|")) == b"New York|is|big\n"
+    assert _text(path, separator="|") == b"New York|is|big\n"
 
 
 @pytest.mark.parametrize(

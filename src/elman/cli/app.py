@@ -9,6 +9,7 @@ import contextlib
 import errno
 import functools
 import os
+import re
 import signal
 import sys
 import traceback
@@ -39,9 +40,17 @@ from elman.cli import (
     train,
 )
 from elman.cli.verb import Verb
+from elman.core import errors
 from elman.core.errors import ElmanError
 
 RESULTS_ON_STDOUT = (evaluate.evaluate, score.score, generate.generate, next_.next_symbols, predict.predict, info.info)
+HINTS_IN_USE = {  # what only training can set, and what to do where a model is used
+    "--set data.skip_bad=true drops such lines": "--errors skip passes over such lines",
+    "--set data.errors=replace": "--errors replace",
+    "data.source=KEY data.target=KEY says which they are": "name the keys as they were named in training",
+    "data.source=1,3 data.target=2 picks columns": "give the columns that the model was trained on",
+    "data.source and data.target take names of the first row, or numbers from 1": "name them as they were in training",
+}
 INTERRUPTED, TERMINATED, CLOSED_PIPE = 128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGPIPE
 
 
@@ -118,7 +127,7 @@ def run(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["train"] and (len(arguments) == 1 or {"-h", "--help"} & {*arguments}):
         train.describe_choices()
     try:
-        with _sigterm_raises():
+        with _sigterm_raises(), terminal.saying_warnings():
             call = make_app()(args=list(arguments), prog_name="elman", standalone_mode=False)
             if callable(call):
                 call()
@@ -151,13 +160,14 @@ def _usable(hint: str | None, verb: Sequence[str]) -> str | None:
     """A hint with the flags of the verb that was called: --set is only for training."""
     if hint is None or not {*verb} & {"predict", "evaluate", "score", "encode"}:
         return hint
-    hint = hint.replace("--set data.skip_bad=true drops such lines", "--errors skip passes over such lines")
-    return hint.replace("--set data.errors=replace", "--errors replace")
+    for in_training, in_use in HINTS_IN_USE.items():
+        hint = hint.replace(in_training, in_use)
+    return f"{hint} (settings of `elman train`)" if re.search(r"\bdata\.\w", hint) else hint
 
 
 def _usage_error(error: typer.TyperException) -> int:
     """What typer did not understand, in the one form errors have here."""
-    message = getattr(error, "format_message", lambda: str(error))().strip()
+    message = getattr(error, "format_message", lambda: str(error))().strip().replace(": Value error, ", ": ")
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":  # `elman` or `elman train` alone: the help is the message
         print(message, file=sys.stderr)
@@ -165,9 +175,16 @@ def _usage_error(error: typer.TyperException) -> int:
     what, _, nearest = (
         message.replace(" (Possible options: ", ". Did you mean ").rstrip(".?)").partition(". Did you mean ")
     )
+    nearest = nearest or _nearest_choice(what)
     hint = f"did you mean {nearest}?" if nearest else f"see {context.command_path} --help" if context else None
     terminal.fail(what[:1].lower() + what[1:], hint)
     return 2
+
+
+def _nearest_choice(message: str) -> str | None:
+    """The one that was probably meant, where typer says that a value is none of those there are."""
+    given, _, names = message.rpartition(": ")[2].partition(" is not one of ")
+    return errors.nearest(given.strip("'"), re.findall("'([^']+)'", names))
 
 
 def _system_error(error: OSError) -> int:

@@ -16,7 +16,7 @@ import typer
 from elman.cli import demo_names, terminal
 from elman.cli.demo_corpus import write_corpus
 from elman.cli.demo_tables import BothSides, HeadRow, Row, print_both_sides, print_heads, print_rows, print_samples
-from elman.cli.options import Json, Seed
+from elman.cli.options import Json, Seed, Threads
 from elman.cli.verb import examples
 
 if TYPE_CHECKING:
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 Texts = Mapping[str, Path]
 Step = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What all models of a demo are trained with."""
+
+    seed: int = 1
+    threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ MASKED = Entry(
     "both sides",
     "lstm",
     "16s",
-    {  # narrow and many short steps: so it has learnt something in seconds
+    {  # narrow and many short steps: so it has learned something in seconds
         "model.layers": 1,
         "model.hidden": 100,
         "model.mask": 0.25,
@@ -96,17 +104,20 @@ def demo(
     ),
     quick: Annotated[bool, typer.Option("--quick", help="Only a few of the models: half a minute.")] = False,
     seed: Seed = 1,
+    threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Train and compare every family on Python's own language reference, and two translators of noisy names."""
     from elman.training.threads import prepare_environment
 
+    terminal.limit_threads(threads)
     prepare_environment()
     import torch  # noqa: F401  (so that no model's time contains it)
 
     import elman.api  # noqa: F401
 
-    found = _compare_few(out, seed) if quick else _compare_all(out, seed)
+    options = RunOptions(seed, threads)
+    found = _compare_few(out, options) if quick else _compare_all(out, options)
     if json:
         terminal.print_json({**found.as_json(), "seed": seed, "directory": str(out)})
         return
@@ -151,37 +162,37 @@ class Comparison:
         }
 
 
-def _compare_all(out: Path, seed: int) -> Comparison:
+def _compare_all(out: Path, options: RunOptions) -> Comparison:
     num_steps = len(ENTRIES) + len(MIXTURES) + 1 + 1 + len(HEADS) + len(demo_names.CONTEXTS)
     with _bar(num_steps) as step:
         texts = write_corpus(out)
-        rows = compare_models(ENTRIES, texts, out, seed, step)
-        mixed, last = mix_models(MIXTURES, texts, out, seed, step)
-        rows += [*mixed, evaluate_dynamically(last, texts, seed, step)]
-        both_sides = compare_both_sides(texts, out, seed, step)
-        heads, vocab_size = compare_heads(texts, out, seed, step)
-        names = demo_names.compare_contexts(out, seed, step)
+        rows = compare_models(ENTRIES, texts, out, options, step)
+        mixed, last = mix_models(MIXTURES, texts, out, options.seed, step)
+        rows += [*mixed, evaluate_dynamically(last, texts, options.seed, step)]
+        both_sides = compare_both_sides(texts, out, options, step)
+        heads, vocab_size = compare_heads(texts, out, options, step)
+        names = demo_names.compare_contexts(out, step, seed=options.seed, threads=options.threads)
         step("")
     return Comparison(rows, both_sides, heads, vocab_size, names)
 
 
-def _compare_few(out: Path, seed: int) -> Comparison:
+def _compare_few(out: Path, options: RunOptions) -> Comparison:
     with _bar(len(QUICK) + len(QUICK_MIXTURES)) as step:
         texts = write_corpus(out)
-        rows = compare_models(QUICK, texts, out, seed, step)
-        mixed, _ = mix_models(QUICK_MIXTURES, texts, out, seed, step)
+        rows = compare_models(QUICK, texts, out, options, step)
+        mixed, _ = mix_models(QUICK_MIXTURES, texts, out, options.seed, step)
         step("")
     return Comparison([*rows, *mixed])
 
 
-def compare_models(entries: Mapping[str, Entry], texts: Texts, out: Path, seed: int, step: Step) -> list[Row]:
+def compare_models(entries: Mapping[str, Entry], texts: Texts, out: Path, options: RunOptions, step: Step) -> list[Row]:
     """Train and measure each."""
     rows = []
     for name, entry in entries.items():
         step(f"training {name}")
         begin = time.perf_counter()
-        made = _train(entry, texts, out / name.split()[0], seed)
-        rows.append(_row(name, entry.what, made.language_model(), time.perf_counter() - begin, texts, seed))
+        made = _train(entry, texts, out / name.split()[0], options)
+        rows.append(_row(name, entry.what, made.language_model(), time.perf_counter() - begin, texts, options.seed))
     return rows
 
 
@@ -212,14 +223,14 @@ def evaluate_dynamically(model: Model, texts: Texts, seed: int, step: Step) -> R
     return Row(DYNAMIC, "and learns", *figures, model.num_bytes or 0, None)
 
 
-def compare_both_sides(texts: Texts, out: Path, seed: int, step: Step) -> BothSides:
+def compare_both_sides(texts: Texts, out: Path, options: RunOptions, step: Step) -> BothSides:
     """The models that see both sides of a word."""
     from elman.api import EvaluateOptions, load
 
     step("training masked")
-    both = load(out / "bilm").evaluate(texts["test"], EvaluateOptions(seed=seed))
-    masked = _train(MASKED, texts, out / "masked", seed)
-    restored = masked.evaluate(texts["test"], EvaluateOptions(seed=seed))
+    both = load(out / "bilm").evaluate(texts["test"], EvaluateOptions(seed=options.seed))
+    masked = _train(MASKED, texts, out / "masked", options)
+    restored = masked.evaluate(texts["test"], EvaluateOptions(seed=options.seed))
     return BothSides(
         both["perplexity"],
         both["perplexity_backward"],
@@ -230,7 +241,7 @@ def compare_both_sides(texts: Texts, out: Path, seed: int, step: Step) -> BothSi
     )
 
 
-def compare_heads(texts: Texts, out: Path, seed: int, step: Step) -> tuple[list[HeadRow], int]:
+def compare_heads(texts: Texts, out: Path, options: RunOptions, step: Step) -> tuple[list[HeadRow], int]:
     """The same net in the same time, by what its output learns from; and the size of its vocabulary."""
     from elman.api import EvaluateOptions
 
@@ -239,15 +250,15 @@ def compare_heads(texts: Texts, out: Path, seed: int, step: Step) -> tuple[list[
         step(f"training {HEAD_NET} ({head})")
         entry = Entry(what, HEAD_NET, HEAD_BUDGET, HEAD_SETTINGS | {"model.head": head})
         begin = time.perf_counter()
-        made = _train(entry, texts, out / f"{HEAD_NET}-{head}", seed)
+        made = _train(entry, texts, out / f"{HEAD_NET}-{head}", options)
         seconds = time.perf_counter() - begin
-        perplexity = made.evaluate(texts["test"], EvaluateOptions(seed=seed))["perplexity"]
+        perplexity = made.evaluate(texts["test"], EvaluateOptions(seed=options.seed))["perplexity"]
         rows.append(HeadRow(head, what, perplexity, (made.record.outcome or {})["epochs"], seconds))
         vocab_size = made.record.vocab_size
     return rows, vocab_size
 
 
-def _train(entry: Entry, texts: Texts, out: Path, seed: int) -> Any:
+def _train(entry: Entry, texts: Texts, out: Path, options: RunOptions) -> Any:
     from elman.api import train
 
     return train(
@@ -259,7 +270,8 @@ def _train(entry: Entry, texts: Texts, out: Path, seed: int) -> Any:
         budget=entry.budget,
         settings=entry.settings,
         out=out,
-        seed=seed,
+        seed=options.seed,
+        threads=options.threads,
         overwrite=True,
     )
 

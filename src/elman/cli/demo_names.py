@@ -48,7 +48,9 @@ def write_names(directory: Path, seed: int) -> dict[str, Path]:
     return paths
 
 
-def compare_contexts(out: Path, seed: int, step: Callable[[str], None]) -> list[NamesRow]:
+def compare_contexts(
+    out: Path, step: Callable[[str], None], *, seed: int, threads: int | None = None
+) -> list[NamesRow]:
     """The decoder that sees the source once, and the one that looks where it wants; its attention as a picture."""
     from elman import pictures
     from elman.api import EvaluateOptions, PredictOptions, train
@@ -67,6 +69,7 @@ def compare_contexts(out: Path, seed: int, step: Callable[[str], None]) -> list[
             recipe="names",
             settings={"model.context": context, **SETTINGS},
             seed=seed,
+            threads=threads,
             overwrite=True,
         )
         found = made.evaluate(paths["test"], EvaluateOptions(beam=1, seed=seed))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from elman.core.arrays import Array
 
 DIGITS = 6  # of a number that is printed
+NEAREST = 10  # lines that are printed
 
 
 @examples(
@@ -38,14 +39,18 @@ def encode(
         int | None, typer.Option(min=0, metavar="N", help="0 is the words. [default: the highest layer]")
     ] = None,
     pool: Annotated[
-        Literal["last", "mean", "max"],
-        typer.Option(metavar="P", help="How the tokens of a line become one vector: last, mean or max."),
-    ] = "mean",
+        Literal["last", "mean", "max"] | None,
+        typer.Option(
+            metavar="P", help="How the tokens of a line become one vector: last, mean or max. [default: mean]"
+        ),
+    ] = None,
     per_token: Annotated[bool, typer.Option("--per-token", help="A vector for each token instead; JSON only.")] = False,
     near: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Print the lines nearest to TEXT: cosine, number, line.")
     ] = None,
-    k: Annotated[int, typer.Option("--k", min=1, metavar="N", help="With --near: so many lines.")] = 10,
+    k: Annotated[
+        int | None, typer.Option("--k", min=1, metavar="N", help="With --near: so many lines. [default: 10]")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
     errors: Errors = None,
     overwrite: OverwriteFile = False,
@@ -58,7 +63,15 @@ def encode(
     """
     if file is None and terminal.is_typed():
         terminal.show_help(context)
-    _check(out, near, per_token=per_token, json=json, overwrite=overwrite)
+    _check_together(
+        {"--out": out is not None, "--near": near is not None, "--per-token": per_token, "--json": json}
+        | {"--pool": pool is not None, "--k": k is not None, "--overwrite": overwrite}
+    )
+    if out is None:
+        terminal.require_stdout()
+    else:
+        _check_output(out, per_token=per_token, overwrite=overwrite)
+    pool = pool or "mean"
     terminal.limit_threads(threads)
     from elman.api import TaskModel, load
 
@@ -67,7 +80,7 @@ def encode(
         ["-" if file is None else str(file)], layer=layer, pool=None if per_token else pool, errors=errors
     )
     if near is not None:
-        _print_nearest(found, near, model.encode(near, layer=layer, pool=pool), count=k, json=json)
+        _print_nearest(found, near, model.encode(near, layer=layer, pool=pool), count=k or NEAREST, json=json)
     elif out is not None:
         number, width = _write(found, out, per_token=per_token)
         terminal.say(f"wrote {out}: {number:,} lines, {width:,} numbers a {'token' if per_token else 'line'}")
@@ -79,15 +92,20 @@ def encode(
                 print("\t".join(f"{value:.{DIGITS}g}" for value in vector.tolist()))
 
 
-def _check(out: Path | None, near: str | None, *, per_token: bool, json: bool, overwrite: bool) -> None:
-    """Refuse what does not go together, before a model is loaded."""
-    if near is not None and (out is not None or per_token):
-        flag = "--per-token" if per_token else "--out"
-        raise UsageError(f"--near and {flag} do not go together", hint=f"leave out {flag}")
-    if out is None:
-        if per_token and not json:
-            raise UsageError("--per-token is for JSON", hint="add --json, or --out F.jsonl")
-        return
+def _check_together(given: dict[str, bool]) -> None:
+    """Refuse flags that could not apply, before a model is loaded."""
+    for flag, other in (("--near", "--out"), ("--near", "--per-token"), ("--per-token", "--pool"), ("--out", "--json")):
+        if given[flag] and given[other]:
+            raise UsageError(f"{flag} and {other} do not go together", hint=f"leave out {other}")
+    for flag, needed in (("--k", "--near"), ("--overwrite", "--out")):
+        if given[flag] and not given[needed]:
+            raise UsageError(f"{flag} is for {needed}", hint=f"leave it out, or give {needed}")
+    if given["--per-token"] and not (given["--json"] or given["--out"]):
+        raise UsageError("--per-token is for JSON", hint="add --json, or --out F.jsonl")
+
+
+def _check_output(out: Path, *, per_token: bool, overwrite: bool) -> None:
+    """Refuse a file that could not be written, before a model is loaded."""
     if out.suffix not in (".npy", ".jsonl"):
         raise UsageError(f"{out} is neither .npy nor .jsonl", hint="the end of its name says how vectors are written")
     if per_token and out.suffix == ".npy":
@@ -108,8 +126,10 @@ def _write(found: Iterator[tuple[str, Array]], out: Path, *, per_token: bool) ->
         if out.suffix == ".npy":
             rows = [vector for _, vector in found]
             number, width = len(rows), len(rows[0]) if rows else 0
-            with temporary.open("wb") as file:
-                np.save(file, np.array(rows, dtype=np.float32).reshape(number, width))
+            array = np.array(rows, dtype=np.float32).reshape(number, width)
+            with temporary.open("wb") as file:  # np.save would say of a full disk only how many bytes it lacks
+                np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+                file.write(array.data)
         else:
             with temporary.open("w", encoding="utf-8") as lines:
                 for line, vector in found:

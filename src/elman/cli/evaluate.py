@@ -103,5 +103,7 @@ def evaluate(
             "(a smoothed model has none such)"
         )
     if {"unknown_tokens", "tokens", "lines"} <= found.keys():
-        for warning in warnings(found["tokens"], lines=found["lines"], unknown=found["unknown_tokens"]):
+        counts = {"lines": found["lines"], "unknown": found["unknown_tokens"]}
+        is_spelled = "bits_per_byte_without_spelling" in found
+        for warning in warnings(found["tokens"], **counts, spells_unknown=is_spelled):
             terminal.say(warning)

@@ -30,4 +30,6 @@ def import_model(
     if json:
         terminal.print_json(model.info())
     else:
-        terminal.say(f"{out}: {model.record.family} of {model.record.vocab_size:,} symbols")
+        terminal.say(
+            f"{out}: {model.record.family} of {model.record.vocab_size:,} symbols, units {model.tokenizer.units}"
+        )

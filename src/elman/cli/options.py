@@ -27,7 +27,9 @@ Errors = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of everything random.")]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="Threads. [default: all cores]")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, max=1024, metavar="N", help="Threads. [default: all cores]")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(

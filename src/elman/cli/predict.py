@@ -49,7 +49,7 @@ def predict(
         typer.Option(
             "--format",
             metavar="F",
-            help="tag: lines, conllu, columns or jsonl. [default: looks at FILE; stdin is lines]",
+            help="tag: lines, conllu, columns or jsonl. [default: by its look]",
         ),
     ] = None,
     errors: Errors = None,
@@ -59,7 +59,7 @@ def predict(
     threads: Threads = None,
     no_verify: NoVerify = False,
 ) -> None:
-    """Write an answer for every line, in order, as soon as it is there: a translation, tags, a line with its gaps filled.
+    """Write an answer for every line, in order, as soon as it is there: a translation, tags, a label, an answer.
 
     Of files with a word and its tags a line, all is written as it was, with the tags in their column.
     """

@@ -21,6 +21,9 @@ def resume(
     device: Annotated[
         str | None, typer.Option(metavar="D", help="cpu or cuda. [default: cuda if there is one]")
     ] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, metavar="N", help="Threads. [default: as it was begun]")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Go on exactly where a stopped training was; a finished one is left as it is."""
@@ -30,5 +33,12 @@ def resume(
 
     prepare_environment()
     with terminal.training("training") as (report, on_progress):
-        made = go_on(directory, started=process_started(), device=device, report=report, on_progress=on_progress)
+        made = go_on(
+            directory,
+            started=process_started(),
+            device=device,
+            threads=threads,
+            report=report,
+            on_progress=on_progress,
+        )
     terminal.print_made(made, json=json)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @examples(
-    "elman score my-model lines.txt | sort -g -k 3 | head",
+    "elman score my-model web.txt.gz --text --json --errors skip > scored.jsonl",
     "echo 'the cat sat' | elman score my-model --per-token",
 )
 def score(
@@ -65,7 +65,7 @@ def score(
         sys.stdout.flush()
     if empty:
         terminal.say(f"{empty:,} {'line is' if empty == 1 else 'lines are'} no text: the result is empty there")
-    for warning in warnings(tokens, lines=lines, unknown=unknown):
+    for warning in warnings(tokens, lines=lines, unknown=unknown, spells_unknown=model.spelling is not None):
         terminal.say(warning)
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,6 +17,7 @@ from elman.core.errors import UsageError, WriteError
 from elman.core.screen import escape as escape
 from elman.core.screen import format_float
 from elman.core.screen import is_fancy as is_fancy
+from elman.text.units.forms import FormWarning
 
 if TYPE_CHECKING:
     from elman.api import TaskModel
@@ -33,6 +35,23 @@ def is_typed() -> bool:
 def say(message: str) -> None:
     """A message for the person at the terminal; never part of a result."""
     print(message, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def saying_warnings() -> Iterator[None]:
+    """Say what the library warns the user of, as anything else is said."""
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, FormWarning):
+                say(f"warning: {escape(str(message))}")
+            else:
+                shown(message, category, *place, **more)
+
+        warnings.simplefilter("always", FormWarning)
+        warnings.showwarning = show
+        yield
 
 
 def fail(what: str, hint: str | None = None) -> None:

@@ -46,7 +46,11 @@ def train(
     out: OutDirectory,
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="DATA", help="Text, .gz, JSONL, directories; - is stdin.", show_default=False),
+        typer.Argument(
+            metavar="DATA",
+            help="Text, JSONL, CSV, Parquet, .gz and the like, directories; - is stdin.",
+            show_default=False,
+        ),
     ] = None,
     source: SourceFiles = None,
     target: TargetFiles = None,

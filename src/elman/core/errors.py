@@ -94,7 +94,7 @@ def _flags_in_python(text: str) -> str:
     def keyword(found: re.Match[str]) -> str:
         name, value = found[1], found[2]
         if value is not None:
-            return f'{name.replace("-", "_")}="{value}"'
+            return f"{name.replace('-', '_')}=" + (value if value.isdigit() else f'"{value}"')
         return PYTHON_WORDS.get(name, f"{name.replace('-', '_')}=...")
 
     return FLAG.sub(keyword, text)

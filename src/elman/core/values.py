@@ -18,10 +18,11 @@ LIMITS = {Ge: "at least", Gt: "above", Le: "at most", Lt: "below"}
 
 @dataclass(frozen=True)
 class Form:
-    """What a setting can be, in words, where its type does not say it; and the pattern of a text."""
+    """What a setting can be, in words, where its type does not say it; the pattern of a text, and examples of it."""
 
     words: str
     pattern: str | None = None
+    names: tuple[str, ...] = ()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler(source)
@@ -42,6 +43,7 @@ def describe_values(field: FieldInfo) -> str:
 def choices(field: FieldInfo) -> list[str]:
     """The names that a field chooses from; nothing where it does not choose from names."""
     found = [get_args(one) for one in _alternatives(field.annotation) if get_origin(one) is Literal]
+    found += [one.names for one in field.metadata if isinstance(one, Form)]
     return [str(name) for names in found for name in names]
 
 

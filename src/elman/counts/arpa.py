@@ -17,6 +17,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -41,6 +42,7 @@ MAX_ORDER = 20  # highest order read
 CHUNK_ROWS = 1 << 18  # n-grams formatted at once when writing
 
 _KENLM_BINARY = b"mmap lm http://kheafield.com/code"
+_UNITS = re.compile(rb"# units: (word|char)\s*$")
 _COUNT = re.compile(rb"ngram\s+(\d{1,3})\s*=\s*(\d{1,18})")
 
 
@@ -50,17 +52,34 @@ def read_arpa(path: Path) -> tuple[list[str], NgramModel]:
     As in KenLM, a missing <unk> is very unlikely and a missing back-off is 0. Missing prefixes of n-grams, as after pruning
     by other tools, are inserted with their backed-off probability, so no score changes.
     """
+    with _opened(path) as file:
+        return _read(Lines(file, path))
+
+
+def read_units(path: Path) -> str:
+    """The units of an ARPA file's words, as `write_arpa` notes them in a comment: `space` where it says nothing."""
+    with _opened(path) as file:
+        found = _UNITS.match(file.readline(100))
+    return found[1].decode() if found else "space"
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """The file, unpacked if need be; what goes wrong while it is read is told as an error of the user's."""
     try:
         with path.open("rb") as raw:
             magic = raw.read(2)
             raw.seek(0)
             file: IO[bytes] = cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if magic == b"\x1f\x8b" else raw
             with file:
-                return _read(Lines(file, path))
+                yield file
     except OSError as error:
         if isinstance(error, gzip.BadGzipFile):
             raise DataError(f"{path} is a corrupt gzip file: {error}", hint=DAMAGED) from None
-        raise MissingError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+        raise MissingError(
+            f"cannot read {path}: {(error.strerror or str(error)).lower()}",
+            hint="is the name right, and may you read it?",
+        ) from None
     except (EOFError, zlib.error) as error:
         raise DataError(f"{path} is a corrupt gzip file: {error}", hint=DAMAGED) from None
 
@@ -273,8 +292,13 @@ def _place_type(num_rows: int) -> type[np.generic]:
     return np.uint32 if num_rows < 2**32 else np.int64
 
 
-def write_arpa(model: object, tokens: Sequence[str], path: Path, *, overwrite: bool = False) -> None:
-    """Write a back-off n-gram model, the words given by id, as KenLM and SRILM read it. All of the file, or none."""
+def write_arpa(
+    model: object, tokens: Sequence[str], path: Path, *, units: str = "space", overwrite: bool = False
+) -> None:
+    """Write a back-off n-gram model, the words given by id, as KenLM and SRILM read it. All of the file, or none.
+
+    A comment, which both tools skip, notes the units where an importer needs them to cut text into these words.
+    """
     if not isinstance(model, NgramModel):
         raise UsageError(
             "only back-off n-gram models can be exported as ARPA",
@@ -295,7 +319,8 @@ def write_arpa(model: object, tokens: Sequence[str], path: Path, *, overwrite: b
     symbols[UNK_ID], symbols[EOS_ID] = UNK, EOS
     with open_output(path, overwrite=overwrite) as file:
         counts = (f"ngram {k}={model.trie.num_nodes(k)}\n" for k in range(1, model.order + 1))
-        file.write("".join(["\\data\\\n", *counts]).encode())
+        comment = f"# units: {units}\n" if units in ("word", "char") else ""
+        file.write("".join([comment, "\\data\\\n", *counts]).encode())
         for k in range(1, model.order + 1):
             file.write(f"\n\\{k}-grams:\n".encode())
             for first in range(0, model.trie.num_nodes(k), CHUNK_ROWS):

@@ -127,14 +127,18 @@ class Evaluation:
         }
 
 
-def warnings(tokens: int, *, lines: int, unknown: int) -> list[str]:
+def warnings(tokens: int, *, lines: int, unknown: int, spells_unknown: bool) -> list[str]:
     """What makes numbers of so many tokens mean less than they seem to, in sentences."""
     found = []
     words = tokens - lines
     if unknown > MAX_UNKNOWN_SHARE * words:
-        found.append(
-            f"{unknown / words:.0%} of the words are unknown to the model: its perplexity says little of this text"
+        remedy = (
             " (compare bits_per_byte, which counts their spelling)"
+            if spells_unknown
+            else ", nor does bits_per_byte, which leaves out how they are spelled"
+        )
+        found.append(
+            f"{unknown / words:.0%} of the words are unknown to the model: its perplexity says little of this text{remedy}"
         )
     if lines > words:
         found.append(f"{lines / tokens:.0%} of the scored tokens are line ends: the perplexity is mostly theirs")

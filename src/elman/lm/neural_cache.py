@@ -34,7 +34,9 @@ class NeuralCacheConfig(Config):
 
     family: Literal["neural-cache"] = "neural-cache"
     window: int = Field(2000, ge=1, description="histories that are kept")
-    theta: float | None = Field(None, ge=0, description="how much the likeness of histories counts; tuned if not given")
+    theta: float | None = Field(
+        None, ge=0, description="how much the similarity of histories counts; tuned if not given"
+    )
     decay: float | None = Field(
         None, gt=0, le=1, description="weight of a history after each step, as a factor; tuned if not given"
     )

@@ -25,8 +25,39 @@ RATES = {"rnn": 0.0015, "gru": 0.0025, "transformer": 0.0015}  # Adam's peak rat
 HEAD_WIDTH = 48  # smallest width of an attention head, where the number of heads is not given
 
 
-class NetConfig(Config):
-    """What every net has: word embeddings, layers, an output head, and dropout."""
+class WordsConfig(Config):
+    """What every net has that reads words: where their vectors come from, and dropout."""
+
+    vectors: str | None = Field(None, description="file of word vectors to begin with, word2vec or GloVe text")
+    tune_vectors: bool = Field(True, description="train the word vectors that came from a file, too")
+    dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the units left out in training, where no dropout_* setting says otherwise",
+    )
+    dropout_input: float | None = Field(
+        None, ge=0, lt=1, description="dropout of the word vectors; `dropout` if not given"
+    )
+    dropout_layers: float | None = Field(None, ge=0, lt=1, description="dropout between layers; `dropout` if not given")
+    dropout_output: float | None = Field(
+        None, ge=0, lt=1, description="dropout before the output; `dropout` if not given"
+    )
+
+    def rate(self, place: Literal["input", "layers", "output"]) -> float:
+        """The dropout rate at this place."""
+        rate: float | None = getattr(self, f"dropout_{place}")
+        return self.dropout if rate is None else rate
+
+    @model_validator(mode="after")
+    def _vectors_apply(self) -> Self:
+        if self.vectors is None and not self.tune_vectors:
+            raise ValueError("tune_vectors=false needs vectors=FILE")
+        return self
+
+
+class NetConfig(WordsConfig):
+    """What every net has that writes words: embeddings, layers, an output head."""
 
     family: str
     hidden: int
@@ -61,30 +92,10 @@ class NetConfig(Config):
         le=1,
         description="head=sampled, nce or blackout: words are drawn by count^alpha; 0.75, nce 1, blackout 0.4 if not given",
     )
-    vectors: str | None = Field(None, description="file of word vectors to begin with, word2vec or GloVe text")
-    tune_vectors: bool = Field(True, description="train the word vectors that came from a file, too")
-    dropout: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="share of the units left out in training, where no dropout_* setting says otherwise",
-    )
-    dropout_input: float | None = Field(
-        None, ge=0, lt=1, description="dropout of the word vectors; `dropout` if not given"
-    )
-    dropout_layers: float | None = Field(None, ge=0, lt=1, description="dropout between layers; `dropout` if not given")
-    dropout_output: float | None = Field(
-        None, ge=0, lt=1, description="dropout before the output; `dropout` if not given"
-    )
     dropout_embedding: float = Field(0.0, ge=0, lt=1, description="share of whole words left out, for a whole step")
     dropout_tail: float = Field(
         0.0, ge=0, lt=1, description="head=adaptive: dropout inside the clusters of rarer words"
     )
-
-    def rate(self, place: Literal["input", "layers", "output"]) -> float:
-        """The dropout rate at this place."""
-        rate: float | None = getattr(self, f"dropout_{place}")
-        return self.dropout if rate is None else rate
 
     @property
     def usual_embedding(self) -> int:
@@ -102,9 +113,7 @@ class NetConfig(Config):
         return RATES.get(family)
 
     @model_validator(mode="after")
-    def _words_and_head_apply(self) -> Self:
-        if self.vectors is None and not self.tune_vectors:
-            raise ValueError("tune_vectors=false needs vectors=FILE")
+    def _head_applies(self) -> Self:
         if self.head != "adaptive" and (self.cutoffs or self.tail_shrink or self.dropout_tail):
             raise ValueError("cutoffs, tail_shrink and dropout_tail are for head=adaptive")
         if self.head in ("full", "adaptive") and (self.samples is not None or self.alpha is not None):
@@ -122,8 +131,8 @@ class NetConfig(Config):
         return self
 
 
-class TextEncoderConfig(Config):
-    """What every net has that maps a text to labels: word embeddings, recurrent layers, dropout."""
+class TextEncoderConfig(WordsConfig):
+    """What every net has that maps a text to labels: word embeddings and recurrent layers."""
 
     family: Literal["rnn", "gru", "lstm"] = "lstm"
     hidden: int = Field(200, ge=1, description="width of the hidden layers, of each direction")
@@ -139,34 +148,13 @@ class TextEncoderConfig(Config):
         None,
         description="file of word vectors, word2vec or GloVe text; a word that is not there has that of its lower case",
     )
-    tune_vectors: bool = Field(True, description="train the word vectors that came from a file, too")
     rare: float = Field(
         0.25, ge=0, description="in training a word seen n times is unknown with probability rare / (rare + n)"
     )
-    dropout: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="share of the units left out in training, where no dropout_* setting says otherwise",
-    )
-    dropout_input: float | None = Field(
-        None, ge=0, lt=1, description="dropout of the word vectors; `dropout` if not given"
-    )
-    dropout_layers: float | None = Field(None, ge=0, lt=1, description="dropout between layers; `dropout` if not given")
-    dropout_output: float | None = Field(
-        None, ge=0, lt=1, description="dropout before the output; `dropout` if not given"
-    )
-
-    def rate(self, place: Literal["input", "layers", "output"]) -> float:
-        """The dropout rate at this place."""
-        rate: float | None = getattr(self, f"dropout_{place}")
-        return self.dropout if rate is None else rate
 
     @model_validator(mode="after")
-    def _vectors_and_layers_apply(self) -> Self:
+    def _layers_apply(self) -> Self:
         check_reset(self.family, self.reset)
-        if self.vectors is None and not self.tune_vectors:
-            raise ValueError("tune_vectors=false needs vectors=FILE")
         if self.dropout_layers and self.layers < 2:
             raise ValueError("dropout_layers needs at least 2 layers")
         return self

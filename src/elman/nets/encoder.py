@@ -79,7 +79,8 @@ class BidirectionalStack(Module):
         num_layers, hidden = len(self.stack.parts), self.stack.parts[0].hidden // 2
         both = [False] * hidden + [True] * hidden
         found = []
-        for number, values in enumerate(self.stack.vectors(values_TBI, self._start(values_TBI, lengths_B)), 1):
+        layers, _ = self.stack.vectors(values_TBI, self._start(values_TBI, lengths_B))
+        for number, values in enumerate(layers, 1):
             columns = both
             if self.stack.skip == "dense":  # the layers side by side, below the top behind what was read
                 columns = [False] * (values_TBI.shape[2] if number < num_layers else 0) + both * number

@@ -96,10 +96,10 @@ class Stack(Module):
         outputs, after = self.read_all(inputs, carried, dropout=dropout, masks=masks, weight_drop=weight_drop)
         return (self.norms[-1](outputs[-1]) if len(self.norms) else outputs[-1]), after
 
-    def vectors(self, inputs: Tensor, carried: Sequence[Tensor]) -> list[Tensor]:
-        """What is there after each layer; of the top one, as the output reads it. -> (T, B, D) each"""
-        *below, top = self.read_all(inputs, carried)[0]
-        return [*below, self.norms[-1](top) if len(self.norms) else top]
+    def vectors(self, inputs: Tensor, carried: Sequence[Tensor]) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        """What is there after each layer; of the top one, as the output reads it. -> (T, B, D) each, and the new state"""
+        (*below, top), after = self.read_all(inputs, carried)
+        return [*below, self.norms[-1](top) if len(self.norms) else top], after
 
     def trace(
         self, inputs: Tensor, carried: Sequence[Tensor]

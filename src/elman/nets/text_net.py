@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Self
+
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Linear, Module
 
 from elman.core.arrays import Array
+from elman.nets.config import TextEncoderConfig
+from elman.nets.inputs import NetInputs
 from elman.nets.layer import LayerVectors, draw_weights
 from elman.nets.text_encoder import TextEncoder
-from elman.nets.vocabulary_net import tensors_of
+from elman.nets.vocabulary_net import embedding_of, load_tensors, tensors_of
 
 
 class TextNet(Module):
@@ -41,6 +46,19 @@ class TextNet(Module):
 
     def _ids(self, numbers: Array) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64)).to(self.device)
+
+
+class LabelNet(TextNet):
+    """A net with a linear `output` that has a number for each label."""
+
+    @classmethod
+    def from_tensors(cls, config: TextEncoderConfig, tensors: Mapping[str, Array]) -> Self:
+        """The model whose `config` and `tensors()` these were."""
+        words = embedding_of(tensors, config.family, within="reader.")
+        config = config.model_copy(update={"embedding": words.shape[1]})
+        model = cls(config, NetInputs.to_load(words), num_labels=len(tensors["output.bias"]))
+        load_tensors(model, tensors)
+        return model
 
 
 def initialise_linear(layer: Linear, rng: torch.Generator) -> None:

@@ -242,10 +242,10 @@ class CausalStack(BlockStack[CausalBlock]):
         outputs, after = self._read_all(words_TBE, carried, dropout_input=dropout_input, dropout=dropout)
         return self.norm(outputs[-1]), after
 
-    def vectors(self, words_TBE: Tensor, carried: Sequence[Tensor]) -> list[Tensor]:
-        """What is there after each block; of the top one, normed. -> (T, B, H) each"""
-        *below, top = self._read_all(words_TBE, carried)[0]
-        return [*below, self.norm(top)]
+    def vectors(self, words_TBE: Tensor, carried: Sequence[Tensor]) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        """What is there after each block; of the top one, normed. -> (T, B, H) each, and what to carry on"""
+        (*below, top), after = self._read_all(words_TBE, carried)
+        return [*below, self.norm(top)], after
 
     def trace(
         self, words_TBE: Tensor, carried: Sequence[Tensor]

@@ -49,7 +49,8 @@ class UnidirectionalStack(Module):
 
     def vectors(self, values_TBI: Tensor, lengths_B: Tensor) -> list[LayerVectors]:
         """What each layer makes of every token, with what leads past it."""
-        return [LayerVectors(values) for values in self.stack.vectors(values_TBI, self._start(values_TBI, lengths_B))]
+        layers, _ = self.stack.vectors(values_TBI, self._start(values_TBI, lengths_B))
+        return [LayerVectors(values) for values in layers]
 
     def trace(self, values_TBI: Tensor, lengths_B: Tensor) -> tuple[list[LayerTrace], list[Tensor], Encoding]:
         """What each layer did, what is there after each, and the encoding; of rows without padding."""

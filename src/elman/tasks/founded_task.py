@@ -40,7 +40,10 @@ class FoundedTask(NetTask[R, A, H]):
         model = settle("model", given["model"], self.settled_model(base, given["model"]), base)
         if "layers" not in model and len(base.onward) > 1 and base.reads_both == is_bidirectional(model):
             model["layers"] = len(base.onward)
-        data = settle("data", given["data"], self.settled_data(base, given["data"]), base)
+        settled = self.settled_data(base, given["data"])
+        if base.tokenizer.normalize != "none":
+            settled["normalize"] = base.tokenizer.normalize
+        data = settle("data", given["data"], settled, base)
         return replace(request, settings={**given, "model": model, "data": data})
 
     def settled_model(self, base: Foundation, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Literal, TypeVar
 
 from elman.core.errors import UsageError
-from elman.core.settings import Config
-from elman.text.readers import OnBad, Sources
-
-C = TypeVar("C", bound=Config)
-Errors = Literal["stop", "replace", "skip"]  # lines that are not text, or not understood
+from elman.text.readers import Sources
+from elman.text.settings import Errors
 
 
 @dataclass(frozen=True)
@@ -27,17 +23,8 @@ class PredictOptions:
     keep_unknown: bool = False
     truncate: bool = False  # sources that are too long are cut instead of refused
     format: str | None = None
-    errors: Errors | None = None  # None: as the model was trained, but a line for a line
+    errors: Errors | None = None  # None: as the model was trained; what is passed over has an empty answer in its place
     details: bool = False  # probabilities and attention too, for `as_json`
-
-    @property
-    def on_bad(self) -> OnBad:
-        """What becomes of lines that are not understood; one that is passed over has an empty answer in its place."""
-        return "blank" if self.errors == "skip" else "stop"
-
-    def reading(self, data: C) -> C:
-        """The settings of data, with errors treated as these options say."""
-        return _reading(data, self.errors)
 
 
 @dataclass(frozen=True)
@@ -51,18 +38,6 @@ class EvaluateOptions:
     targets: Sources | None = None
     errors: Errors | None = None  # None: as the model was trained
     seed: int = 1
-
-    def reading(self, data: C) -> C:
-        """The settings of data, with errors treated as these options say."""
-        return _reading(data, self.errors)
-
-
-def _reading(data: C, errors: Errors | None) -> C:
-    if errors is None:
-        return data
-    return data.model_copy(
-        update={"errors": "replace" if errors == "replace" else "strict", "skip_bad": errors == "skip"}
-    )
 
 
 FLAGS = {"targets": "--target", "reset_lines": "--reset-lines (and --stream)"}

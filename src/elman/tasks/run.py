@@ -97,7 +97,7 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
     record, net = prepared.record, prepared.start
     frozen: tuple[str, ...] = ()
     if net is None:
-        request.say(plan.sentences(seconds=seconds)[: None if budget else 1])
+        request.say(plan.sentences(seconds=seconds if budget else None))
         settings = {**plan.model, **given["model"]}
         record = record.model_copy(update={"model": make(type(record.model), settings, section="model")})
         with LimitedMemory(1 if torch.cuda.is_available() else TRAINING_COPIES):
@@ -155,10 +155,11 @@ def resume_net(
     *,
     started: float,
     device: str | None,
+    threads: int | None,
     report: Report,
     on_progress: OnProgress,
 ) -> TaskModel[Any]:
-    """Go on with the run in a directory."""
+    """Go on with the run in a directory. threads: as many as it was begun with, if not given."""
     prepare_environment()
     import torch
 
@@ -178,7 +179,9 @@ def resume_net(
         raise DataError(f"{stored.folder / RUN} is damaged: {str(error).splitlines()[0]}") from None
     if stored.has(HELDOUT):
         rows = stored.heldout_rows()
-    torch.set_num_threads(record.threads or choose_threads())
+    threads = threads or record.threads or choose_threads()
+    torch.set_num_threads(threads)
+    record = record.model_copy(update={"threads": threads})
     assets = task.read_assets(record, stored.read)
     examples = Examples(assets, arrays, None if rows is None else task.heldout_from_json(rows))
     frozen = tuple(asked.get("frozen", ()))

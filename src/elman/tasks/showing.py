@@ -23,7 +23,11 @@ class Shown:
         return ""
 
     def __repr__(self) -> str:
-        numbers = [f"{key} {value:.4g}" for key, value in self._numbers().items() if isinstance(value, float)]
+        numbers = [
+            f"{key} {value:.4g}"
+            for key, value in self._numbers().items()
+            if isinstance(value, float) and not key.endswith(("_low", "_high"))  # bounds of the number before them
+        ]
         parts = [self._kind(), self.vocabulary(), *numbers[:SHOWN_NUMBERS]]
         place = f" in {self.directory}" if self.directory else ""
         return f"<{type(self).__name__}: {', '.join(part for part in parts if part)}{place}>"

@@ -85,7 +85,7 @@ class TextTask(NetTask[R, TextAssets, HeldoutText]):
         request.say(learned.notes)
         heldout = learned.heldout
         if request.valid is not None:
-            heldout = read_corpus(request.valid, learned.tokenizer, data)
+            heldout = read_corpus(request.valid, learned.tokenizer, data.with_form(learned.form))
             notes = tuple(_doubts(request, learned.train, heldout))
             request.say(notes)
             learned = replace(learned, notes=(*learned.notes, *notes))
@@ -99,7 +99,7 @@ class TextTask(NetTask[R, TextAssets, HeldoutText]):
             tokens=len(learned.train.ids),
             bytes=learned.train.num_bytes,
         )
-        data = data.model_copy(update={"units": learned.tokenizer.units})
+        data = data.with_form(learned.form).model_copy(update={"units": learned.tokenizer.units})
         own = self.own_fields(learned)
         return self.new_record(request, data=data, model=model, source=source, notes=learned.notes, own=own)
 
@@ -176,7 +176,7 @@ class TextModel(NetModel[R, TextAssets]):
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Its numbers on a text, read as it was trained."""
-        corpus = read_corpus(data, self.tokenizer, options.reading(self.data))
+        corpus = read_corpus(data, self.tokenizer, self.data.reading(options.errors))
         return self.numbers(corpus) | {"unknown_tokens": corpus.unknown_tokens}
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Text as one stream of ids, learnt from or just read. A corpus larger than memory is on disk, and its text nowhere.
+"""Text as one stream of ids, learned from or just read. A corpus larger than memory is on disk, and its text nowhere.
 
 Every line's tokens are followed by EOS_ID. Learning is one pass: symbols are numbered as they come, and renumbered by
 frequency when all have come. (Pairs of bytes need three passes; the text waits for them in a file without a name.)
@@ -24,6 +24,7 @@ from elman.text.readers import SKIP_HINT, Fault, LineBlock, Reader, Sources
 from elman.text.settings import DataConfig
 from elman.text.spool import CHUNK_ITEMS
 from elman.text.units.bpe import check_bpe, train_bpe
+from elman.text.units.forms import Form, normalize_bytes
 from elman.text.units.guess import SAMPLE_BYTES, Guess, guess_units
 from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.splitters import BpeSplitter, Splitter, learner
@@ -89,12 +90,13 @@ class Corpus:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A vocabulary, and the texts it was learnt from and held out."""
+    """A vocabulary, and the texts it was learned from and held out."""
 
     tokenizer: Tokenizer
     train: Corpus
     heldout: Corpus | None
     notes: tuple[str, ...]  # what the user should know, in sentences
+    form: Form | None = None  # the Unicode form of the text
     rare_words: Sequence[str] = ()  # words like those that will be unknown, to learn their spelling from
 
 
@@ -104,7 +106,7 @@ def read_blocks(
     """A text as ids, about a megabyte at a time, in constant memory. keep_empty: blocks whose lines were all bad too."""
     reader = _reader(sources, tokenizer.units, data, keep_empty=keep_empty)
     num_reported = 0
-    for lines in _without_reserved(reader, reader.blocks(), tokenizer.units, tokenizer.separator):
+    for lines in _without_reserved(reader, reader.blocks(), tokenizer):
         ids = tokenizer.encode_lines(lines.data) if lines.data else np.zeros(0, dtype=np.int32)
         num_unknown = int(np.count_nonzero(ids == UNK_ID))
         num_dropped, num_reported = reader.num_dropped - num_reported, reader.num_dropped
@@ -135,7 +137,8 @@ def learn(
     reader = _reader(sources, data.units if tokenizer is None else tokenizer.units, data)
     if tokenizer is None:
         units, blocks = _choose_units(reader, data, notes)
-        text, recipe = _number(_without_reserved(reader, blocks, units, data.separator), units, data, share, directory)
+        spec = TokenizerSpec(units, (), data.separator, normalize=data.normalize)
+        text, recipe = _number(_without_reserved(reader, blocks, spec), spec, share, directory)
     else:
         unknown = UnknownWords(tokenizer, directory)
         text = _read(reader, unknown, directory)
@@ -161,16 +164,16 @@ def learn(
     if num_tokens < len(ids):
         rest = replace(corpus_of(ids[num_tokens:], text.line_bytes[num_lines:]), unknown_words=unknown_words)
     notes += _describe(tokenizer, train, rest, heldout=heldout, num_dropped=reader.num_dropped)
-    return Learned(tokenizer, train, rest, tuple(notes), rare_words)
+    return Learned(tokenizer, train, rest, tuple(notes), reader.forms.form, rare_words)
 
 
 def _reader(sources: Sources, units: str, data: DataConfig, *, keep_empty: bool = False) -> Reader:
-    return Reader(sources, data, any_bytes=units == "byte", keep_empty=keep_empty)
+    return Reader(sources, data, any_bytes=units == "byte", separator=data.separator, keep_empty=keep_empty)
 
 
 def _read(reader: Reader, unknown: UnknownWords, directory: Path | None) -> Gathered:
     tokenizer = unknown.tokenizer
-    blocks = _without_reserved(reader, reader.blocks(), tokenizer.units, tokenizer.separator)
+    blocks = _without_reserved(reader, reader.blocks(), tokenizer)
     return gather(blocks, unknown.encode, id_type(tokenizer.vocab_size), directory)
 
 
@@ -204,39 +207,46 @@ def _choose_units(reader: Reader, data: DataConfig, notes: list[str]) -> tuple[s
 
 
 def _without_reserved(
-    reader: Reader, blocks: Iterable[LineBlock], units: str, separator: str | None
+    reader: Reader, blocks: Iterable[LineBlock], tokens: Tokenizer | TokenizerSpec
 ) -> Iterator[LineBlock]:
     """The lines, if none has a symbol that is not text."""
-    pattern = reserved_pattern(units, separator)
+    pattern = reserved_pattern(tokens.units, tokens.separator)
 
     def find_fault(line: bytes) -> Fault | None:
-        found = pattern.search(line) if pattern is not None else None
+        found = pattern.search(normalize_bytes(line, tokens.normalize)) if pattern is not None else None
         if found is None:
             return None
         hint = f"every line ends in {EOS} by itself and {BOS} is never scored: take them out, or {SKIP_HINT}"
         return Fault(f"contains {found[1].decode()}, which is reserved", hint)
 
     for lines in blocks:
+        text = normalize_bytes(lines.data, tokens.normalize)
         # quick looks first: most texts have no such thing
-        if pattern is not None and b"<" in lines.data and b"s>" in lines.data and pattern.search(lines.data):
+        if pattern is not None and b"<" in text and b"s>" in text and pattern.search(text):
             lines = reader.without(lines, find_fault)
         if lines.data or reader.keeps_empty:
             yield lines
 
 
 def _number(
-    blocks: Iterable[LineBlock], units: str, data: DataConfig, share: float | None, directory: Path | None
+    blocks: Iterable[LineBlock], spec: TokenizerSpec, share: float | None, directory: Path | None
 ) -> tuple[Gathered, TokenizerSpec]:
-    """The text under numbers of the moment, and the symbols they stand for."""
-    if not units.startswith("bpe:"):
-        splitter = learner(units, data.separator)
-        text = gather(blocks, splitter.encode, np.int32, directory)
-        return text, TokenizerSpec(units, splitter.symbols(), data.separator)
-    check_bpe(units)
+    """The text under numbers of the moment, and the specification with the symbols they stand for."""
+
+    def encode(lines: bytes) -> Array:
+        return splitter.encode(normalize_bytes(lines, spec.normalize))  # bytes are counted as they stand in the text
+
+    if not spec.units.startswith("bpe:"):
+        splitter: Splitter = learner(spec.units, spec.separator)
+        text = gather(blocks, encode, np.int32, directory)
+        return text, replace(spec, tokens=splitter.symbols())
+    check_bpe(spec.units)
     with closing(KeptText(blocks, directory)) as kept:
-        recipe = train_bpe(kept.lines(num_training_lines(kept.line_bytes, share)), units)
-        text = gather(kept.blocks(), BpeSplitter(bpe_backend(recipe)).encode, np.int32, directory)
-    return text, recipe
+        lines = kept.lines(num_training_lines(kept.line_bytes, share))
+        recipe = train_bpe((normalize_bytes(line, spec.normalize) for line in lines), spec.units)
+        splitter = BpeSplitter(bpe_backend(recipe))
+        text = gather(kept.blocks(), encode, np.int32, directory)
+    return text, replace(recipe, normalize=spec.normalize)
 
 
 def choose_symbols(counts: Array, units: str, *, min_count: int, max_words: int) -> Array:

@@ -35,6 +35,8 @@ def guess_task(lines: Sequence[str], *, is_jsonl: bool = False) -> TaskGuess:
     if words and all(_CONLLU.match(line) for line in words):
         return TaskGuess("tag", "CoNLL-U")
     with_tabs = [line for line in filled if "\t" in line]
+    if len(with_tabs) == len(filled) and _has_columns(lines, filled) and _repeats(filled):
+        return TaskGuess("tag", "CoNLL columns: a word and its tags a line, blank lines between sentences")
     if with_tabs and all(_NUMBERED.match(line) for line in filled):
         return TaskGuess("qa", "bAbI stories: numbered lines, questions with a tab before the answer")
     if len(with_tabs) > 0.9 * len(filled):
@@ -73,6 +75,11 @@ def _guess_table(rows: Sequence[Sequence[str]]) -> TaskGuess:
     if len(rows) >= 20 and len(set(first)) <= few and not any(" " in label for label in first) and has_texts:
         return TaskGuess("classify", f"a label and a text a line (the labels are {', '.join(sorted(set(first))[:4])})")
     return TaskGuess("seq2seq", "a table")
+
+
+def _repeats(lines: Sequence[str]) -> bool:
+    """Whether the last column has few different entries, as tags are."""
+    return 4 * len({line.split()[-1] for line in lines}) <= len(lines)
 
 
 def _has_columns(lines: Sequence[str], filled: Sequence[str]) -> bool:

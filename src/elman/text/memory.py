@@ -18,6 +18,27 @@ def texts(lines: Iterable[str]) -> MemorySource:
     return MemorySource(NAME, "".join(_ended(line) for line in lines).encode())
 
 
+def as_texts(data: Any) -> list[str]:
+    """One text or several, handed in from Python to be read as they are: a string, or strings in anything iterable."""
+    if isinstance(data, str):
+        return [data]
+    items = list(rows_of(data))
+    for index, item in enumerate(items):
+        if not isinstance(item, str):
+            where = f"it is number {index + 1} of {len(items):,}"
+            raise UsageError(f"a text is needed, not {item!r}", hint=f"{where}; give a text, or a list of texts")
+    return items
+
+
+def rows_of(data: Any) -> Iterable[Any]:
+    """What is iterable, but for data frames, of which Python gives the names of the columns."""
+    if _is_frame(data):
+        raise UsageError("a data frame is no list of texts", hint="give one of its columns, like frame['text']")
+    if isinstance(data, bytes) or not isinstance(data, Iterable):
+        raise UsageError(f"{type(data).__name__} is no text", hint="give a text, or a list of texts")
+    return data
+
+
 def as_sources(data: Any) -> Sources:
     """Names of files, or what is in memory, as sources.
 
@@ -26,13 +47,16 @@ def as_sources(data: Any) -> Sources:
     """
     if isinstance(data, str | Path | MemorySource):
         return [data]
-    if hasattr(data, "columns") and hasattr(data, "to_dict"):  # a data frame, whoever made it
+    if _is_frame(data):
         return [_records(data.to_dict("records"))]
     if hasattr(data, "read"):
         content = data.read()
         return [
             MemorySource(str(getattr(data, "name", NAME)), content.encode() if isinstance(content, str) else content)
         ]
+    if isinstance(data, Mapping):
+        hint = "give a list of records, or pandas.DataFrame(...) of the columns"
+        raise UsageError("one dictionary is no list of data", hint=hint)
     if not isinstance(data, Iterable):
         raise UsageError(f"{type(data).__name__} is no data to read", hint="give files, texts, rows or a data frame")
     items = list(data)
@@ -43,8 +67,13 @@ def as_sources(data: Any) -> Sources:
     if all(isinstance(item, tuple | list) for item in items):
         return [MemorySource(NAME, "".join("\t".join(map(_cell, row)) + "\n" for row in items).encode())]
     if not all(isinstance(item, str | Path) for item in items):
-        raise UsageError("a list of data is all strings, all rows or all records", hint="this one is mixed")
+        kinds = ", ".join(sorted({type(item).__name__ for item in items}))
+        raise UsageError("a list of data is all strings, all rows or all records", hint=f"this one holds {kinds}")
     return _files_or_texts(items)
+
+
+def _is_frame(data: Any) -> bool:
+    return hasattr(data, "columns") and hasattr(data, "to_dict")  # whoever made it
 
 
 def _files_or_texts(items: list[str | Path]) -> Sources:

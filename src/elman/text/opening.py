@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, TypeAlias, cast
 
 from elman.core.errors import DataError, ElmanError, MissingError
-from elman.text.csv_rows import csv_as_lines
+from elman.text.csv_rows import begins_like_csv, csv_as_lines
 
 STDIN = "-"
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
@@ -72,15 +72,19 @@ class Opened(NamedTuple):
 
 
 @contextmanager
-def open_source(source: Source, *, header: bool | None = None, any_bytes: bool = False) -> Iterator[Opened]:
-    """The bytes of a source, uncompressed. header: whether the first row of a CSV file names its columns."""
+def open_source(
+    source: Source, *, header: bool | None = None, any_bytes: bool = False, is_table: bool = False
+) -> Iterator[Opened]:
+    """The bytes of a source, uncompressed. header: whether the first row of a CSV file names its columns.
+
+    is_table: where a table is read, CSV is known in a pipe by its first row.
+    """
     if isinstance(source, MemorySource):
         yield Opened(io.BytesIO(source.data), source.kind)
         return
     if str(source) == STDIN:
-        if sys.stdin is None:
-            raise MissingError("cannot read stdin: it is closed", hint="give a file, or pipe a text in")
-        yield Opened(sys.stdin.buffer, "lines")
+        with _open_stdin(any_bytes=any_bytes, header=header, is_table=is_table) as opened:
+            yield opened
         return
     name = str(source)
     try:
@@ -88,7 +92,7 @@ def open_source(source: Source, *, header: bool | None = None, any_bytes: bool =
     except (OSError, ValueError) as error:
         raise unreadable(name, error) from None
     with file, _uncompressed(file, name) as plain:
-        buffered = plain if isinstance(plain, io.BufferedReader) else io.BufferedReader(cast(Any, plain))
+        buffered = _with_peek(plain)
         inner = name_without_compression(name)
         start = _peek(buffered, name)
         if start.startswith(b"PAR1") or inner.endswith(".parquet"):
@@ -101,6 +105,34 @@ def open_source(source: Source, *, header: bool | None = None, any_bytes: bool =
             yield Opened(cast(IO[bytes], io.BufferedReader(_Chunks(lines))), "csv" if has_names else "lines")
             return
         yield Opened(cast(IO[bytes], buffered), "records" if inner.endswith(RECORDS) else "lines")
+
+
+def _with_peek(file: IO[bytes]) -> io.BufferedReader:
+    return file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast(Any, file))
+
+
+@contextmanager
+def _open_stdin(*, any_bytes: bool, header: bool | None, is_table: bool) -> Iterator[Opened]:
+    """Stdin, uncompressed like a file; what can only be read from a file is refused by its name."""
+    if sys.stdin is None:
+        raise MissingError("cannot read stdin: it is closed", hint="give a file, or pipe a text in")
+    pipe = sys.stdin.buffer
+    buffered = _with_peek(pipe)
+    start = _peek(buffered, STDIN)
+    for magic, what in ((b"PK\x03\x04", "a zip archive"), (b"PAR1", "Parquet")):
+        if start.startswith(magic):
+            raise DataError(f"stdin is {what}, which cannot be read from a pipe", hint="give the file by its name")
+    with _uncompressed(buffered, STDIN) as plain:
+        text = _with_peek(plain)
+        if not any_bytes:
+            refuse_binary(_peek(text, STDIN), "stdin")
+        if is_table and header is not False and begins_like_csv(text.peek()):
+            lines, _ = csv_as_lines(text, STDIN, header=True)
+            yield Opened(cast(IO[bytes], io.BufferedReader(_Chunks(lines))), "csv")
+        else:
+            yield Opened(cast(IO[bytes], text), "lines")
+    if buffered is not pipe:
+        buffered.detach()
 
 
 def name_without_compression(name: str) -> str:

@@ -12,25 +12,28 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO, NamedTuple, cast
 
 from elman.core.errors import DataError, MissingError
 from elman.text.memory import as_sources as as_sources
+from elman.text.memory import as_texts as as_texts
+from elman.text.memory import rows_of as rows_of
 from elman.text.opening import STDIN as STDIN
-from elman.text.opening import Kind, MemorySource, Source, cut_short, open_source, unreadable
+from elman.text.opening import Kind, MemorySource, Opened, Source, cut_short, open_source, unreadable
 from elman.text.opening import Sources as Sources
 from elman.text.records import record_text
-from elman.text.settings import DataConfig
+from elman.text.settings import ReadingConfig
+from elman.text.units.forms import FormWatch, normalize
 
 FIRST_BLOCK_BYTES = 1 << 16  # size of the first block, which is small so that an interactive pipe is answered soon
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 28
+LOOKED_AT_BYTES = 1 << 14  # of each block, to see which Unicode form it is in
 SKIP_HINT = "--set data.skip_bad=true drops such lines"
-
-OnBad = Literal["stop", "drop", "blank"]  # a bad line: an error, left out and counted, or empty in its place
 
 
 @dataclass(frozen=True)
@@ -72,38 +75,47 @@ class Reader:
     def __init__(
         self,
         sources: Sources,
-        data: DataConfig,
+        data: ReadingConfig,
         *,
         any_bytes: bool = False,
         keep_records: bool = False,
+        separator: str | None = None,
         header: bool | None = None,
-        on_bad: OnBad | None = None,
+        keep_lines: bool = False,
         keep_empty: bool = False,
     ) -> None:
         self._sources = [sources] if isinstance(sources, str | Path | MemorySource) else list(sources)
         self._data = data
         self._header = header  # of CSV files: whether the first row names the columns; by its look if not given
-        self._on_bad: OnBad = on_bad or ("drop" if data.skip_bad else "stop")
+        self._keeps_lines = keep_lines  # there is a line for a line: one that is dropped is empty in its place
         self._any_bytes = any_bytes  # they need be neither UTF-8 nor free of NUL
         self._keeps_records = keep_records  # of JSONL, as they are
+        self._separator = separator  # of the `tokens` of JSONL
         self.keeps_empty = keep_empty  # blocks of which every line was dropped are given too
+        self.forms = FormWatch(data.form)
         self.num_dropped = 0
         self.has_token_records = False  # JSONL with `tokens` was among what was read
 
     def blocks(self) -> Iterator[LineBlock]:
         """About a megabyte of whole lines at a time; a longer line is a block of its own."""
         for source in find_files(self._sources):
-            with open_source(source, header=self._header, any_bytes=self._any_bytes) as (file, kind):
+            with self._open(source) as (file, kind):
                 for data, first in cut_blocks(file, str(source)):
                     block = LineBlock(data, str(source), first, kind=kind, num_read=data.count(b"\n"))
                     lines = self._checked(self._without_marks(block))
-                    if str(source) == STDIN and first == 1 and self._keeps_records:
+                    if str(source) == STDIN and first == 1 and self._keeps_records and kind == "lines":
                         kind = _kind_of_pipe(lines)
                         lines = replace(lines, kind=kind)
                     if lines.has_records and not self._keeps_records:
                         lines = self._checked(self._from_records(lines))
+                    if not self._keeps_records:
+                        self.forms.look(lines.data[:LOOKED_AT_BYTES].decode(errors="ignore"), lines.source)
                     if lines.data or self.keeps_empty:
                         yield lines
+
+    def _open(self, source: Source) -> AbstractContextManager[Opened]:
+        is_table = self._keeps_records and not self._any_bytes
+        return open_source(source, header=self._header, any_bytes=self._any_bytes, is_table=is_table)
 
     def without(self, lines: LineBlock, find_fault: Callable[[bytes], Fault | None]) -> LineBlock:
         """The lines without those that have a fault, if bad lines are dropped; otherwise the first one is an error."""
@@ -115,14 +127,21 @@ class Reader:
                 numbers.append(lines.number(index))
             else:
                 self.drop(lines, index, fault)
-                if self._on_bad == "blank":
+                if self._keeps_lines:
                     kept.append(b"\n")
                     numbers.append(lines.number(index))
         return replace(lines, data=b"".join(kept), numbers=numbers)
 
+    def read_text(self, text: str, source: str) -> str:
+        """What a record or a row says, in the form that is wanted, or watched for the form that is expected."""
+        if self._data.normalize != "none":
+            return normalize(text, self._data.normalize)
+        self.forms.look(text, source)
+        return text
+
     def drop(self, lines: LineBlock, index: int, fault: Fault) -> None:
         """A bad line: counted if such are dropped, otherwise an error."""
-        if self._on_bad == "stop":
+        if not self._data.skip_bad:
             raise DataError(f"line {lines.number(index)} of {lines.source} {fault.what}", hint=fault.hint)
         self.num_dropped += 1
 
@@ -130,7 +149,7 @@ class Reader:
         data = lines.data
         if lines.first == 1:
             if data.startswith((b"\xff\xfe", b"\xfe\xff")) and not self._any_bytes:
-                raise _utf16(f"{lines.source} is UTF-16")
+                raise _not_utf8(f"{lines.source} is UTF-16", "UTF-16")
             data = data.removeprefix(b"\xef\xbb\xbf")
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n")
@@ -139,33 +158,54 @@ class Reader:
     def _checked(self, lines: LineBlock) -> LineBlock:
         if self._any_bytes:
             return lines
+        if lines.first == 1:
+            _refuse_wide(lines.data, lines.source)
         if not _is_utf8(lines.data):
             if self._data.errors == "replace":
                 lines = replace(lines, data=lines.data.decode(errors="replace").encode())
             else:
                 lines = self.without(lines, _utf8_fault)
         if b"\0" in lines.data:
-            if lines.first == 1 and 3 * lines.data.count(0, 0, 300) > len(lines.data[:300]):
-                raise _utf16(f"{lines.source} looks like UTF-16 (every other byte is NUL)")
             lines = self.without(lines, _nul_fault)
         return lines
 
     def _from_records(self, lines: LineBlock) -> LineBlock:
         texts, numbers = [], []
         for index, record in enumerate(lines.split()):
-            if not record.strip():
+            text = self._text_of(record, lines, index) if record.strip() else None
+            if text is None and not self._keeps_lines:
                 continue
-            try:
-                text, has_tokens = record_text(
-                    record, separator=self._data.separator, replaces=self._data.errors == "replace"
-                )
-            except DataError as error:
-                self.drop(lines, index, Fault(error.what, f"{error.hint}; {SKIP_HINT}"))
-                continue
-            self.has_token_records |= has_tokens
+            text = text or ""
             texts.append(text + "\n")
             numbers += [lines.number(index)] * (text.count("\n") + 1)
         return replace(lines, data="".join(texts).encode(), numbers=numbers)
+
+    def _text_of(self, record: bytes, lines: LineBlock, index: int) -> str | None:
+        """The text of a record; None for one that is dropped."""
+        try:
+            text, has_tokens = record_text(record, separator=self._separator, replaces=self._data.errors == "replace")
+        except DataError as error:
+            self.drop(lines, index, Fault(error.what, f"{error.hint}; {SKIP_HINT}"))
+            return None
+        self.has_token_records |= has_tokens
+        return text
+
+
+class TextLine(NamedTuple):
+    """The text on one line of a file."""
+
+    text: str
+    place: str  # `line 12 of notes.txt`
+
+
+def read_texts(sources: Sources, data: ReadingConfig, *, separator: str | None = None) -> Iterator[list[TextLine]]:
+    """The text on every line, a block at a time; that of a record may have several lines. One that is bad is empty."""
+    for block in Reader(sources, data, separator=separator, keep_lines=True).blocks():
+        found: dict[int, str] = {}
+        for index, line in enumerate(block.split()):
+            number = block.number(index)
+            found[number] = f"{found[number]}\n{line.decode()}" if number in found else line.decode()
+        yield [TextLine(text, f"line {number} of {block.source}") for number, text in found.items()]
 
 
 def find_files(sources: Sources) -> list[Source]:
@@ -268,5 +308,20 @@ def _nul_fault(line: bytes) -> Fault | None:
     return Fault(f"has a NUL at byte {line.index(0) + 1}", f"is this a text? {SKIP_HINT}, --units byte accepts them")
 
 
-def _utf16(what: str) -> DataError:
-    return DataError(what, hint="elman reads UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW")
+def _refuse_wide(data: bytes, source: str) -> None:
+    """An error for UTF-16 and UTF-32 without a byte order mark, whose letters are mostly NUL."""
+    start = data[:300]
+    if 3 * start.count(0) <= len(start):
+        return
+    if 3 * start.count(0) >= 2 * len(start):
+        raise _not_utf8(f"{source} looks like UTF-32 (of four bytes, most are NUL)", "UTF-32" + _order(start))
+    raise _not_utf8(f"{source} looks like UTF-16 (every other byte is NUL)", "UTF-16" + _order(start))
+
+
+def _order(start: bytes) -> str:
+    """Whether the NULs of letters stand before or behind them; without a mark, iconv has to be told."""
+    return "BE" if start[0::2].count(0) > start[1::2].count(0) else "LE"
+
+
+def _not_utf8(what: str, encoding: str) -> DataError:
+    return DataError(what, hint=f"elman reads UTF-8: iconv -f {encoding} -t UTF-8 FILE > NEW")

@@ -13,6 +13,19 @@ _WHITESPACE = re.compile(r"[ \t\n\v\f\r]")
 _TEXT_HINT = 'a record looks like {"text": "..."} or {"tokens": ["a", "b"]}'
 
 
+def parser_says(error: Exception) -> str:
+    """Why a line is no JSON, without what only a programmer could use."""
+    match error:
+        case json.JSONDecodeError():
+            return f"the parser says: {error.msg.lower()} at character {error.pos + 1}"
+        case RecursionError():
+            return "it is nested too deeply"
+        case UnicodeDecodeError():
+            return "it is not UTF-8"
+        case _:  # what Python says of an integer of thousands of digits
+            return "it has a number with too many digits"
+
+
 def record_text(record: bytes, *, separator: str | None, replaces: bool) -> tuple[str, bool]:
     """The lines of a record, the last one without an end, and whether it gave them as symbols.
 
@@ -21,7 +34,7 @@ def record_text(record: bytes, *, separator: str | None, replaces: bool) -> tupl
     try:
         content: Any = json.loads(record.decode())
     except (ValueError, RecursionError) as error:
-        raise DataError("is not JSON", hint=f"the parser says: {error}") from None
+        raise DataError("is not JSON", hint=parser_says(error)) from None
     if not isinstance(content, dict) or not content.keys() & {"text", "tokens"}:
         raise DataError("has neither `text` nor `tokens`", hint=_TEXT_HINT)
     has_tokens = "text" not in content

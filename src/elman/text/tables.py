@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 from elman.core.errors import DataError
 from elman.text.column_names import find_name, is_column_name
 from elman.text.columns import join_columns
-from elman.text.readers import SKIP_HINT, Fault, LineBlock, OnBad, Reader, Sources
-from elman.text.settings import DataConfig
+from elman.text.csv_rows import one_line
+from elman.text.readers import SKIP_HINT, Fault, LineBlock, Reader, Sources
+from elman.text.records import parser_says
+from elman.text.settings import ReadingConfig
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -107,7 +109,7 @@ class Pairs:
         return list(references), [list(targets) for targets in references.values()]
 
 
-def read_rows(sources: Sources, data: DataConfig, choose: Choose, found: Pairs, *, header: bool | None) -> None:
+def read_rows(sources: Sources, data: ReadingConfig, choose: Choose, found: Pairs, *, header: bool | None) -> None:
     """Add all rows of some files; `choose` says, by a file's first lines, how its lines are to be read.
 
     header: whether a file's first row names its columns; by its look if not given.
@@ -133,10 +135,10 @@ class SourceLine(NamedTuple):
 
 
 def read_sources(
-    sources: Sources, data: DataConfig, choose: Choose, *, header: bool | None, on_bad: OnBad
+    sources: Sources, data: ReadingConfig, choose: Choose, *, header: bool | None
 ) -> Iterator[list[SourceLine]]:
     """The sources on every line of some files but headers, as many at a time as were there to read; blank lines too."""
-    reader = Reader(sources, data, keep_records=True, header=header, on_bad=on_bad)
+    reader = Reader(sources, data, keep_records=True, header=header, keep_lines=True)
     found: list[SourceLine] = []
     block: LineBlock | None = None
     for line in _each_row(reader, choose, header):
@@ -186,9 +188,16 @@ def _each_row(reader: Reader, choose: Choose, header: bool | None) -> Iterator[_
                 chosen = choose(block, texts)
                 note = chosen.note
             row = chosen.parse(text)
+            if not isinstance(row, Fault):
+                row = _in_form(row, reader, block.source)
             names = header if chosen.header is None else chosen.header
             is_header = is_first and not block.has_records and (names_columns(row) if names is None else names)
             yield _ReadLine(block, index, text, row, is_header, note)
+
+
+def _in_form(row: Row, reader: Reader, source: str) -> Row:
+    """Both sides as they are to be read."""
+    return reader.read_text(row[0], source).strip(" "), reader.read_text(row[1], source).strip(" ")
 
 
 def names_columns(row: Row | Fault) -> bool:
@@ -294,12 +303,16 @@ def _record_parser(block: LineBlock, first: str, sides: Sides) -> Format:
             chosen = f"{source[0]!r}" + (f" and {target[0]!r}" if target else "")
             note = f"of {block.source} the columns {chosen} are read (data.source and data.target choose others)"
 
+    hint = sides.hint
+    if sides.source and keys:  # the usual keys were not asked for
+        hint = f"the first record has {', '.join(keys[:10])}"
+
     def parse(text: str) -> Row | Fault:
         record = _load(text)
         if isinstance(record, Fault):
             return record
-        read = [_value(record, key, sides.hint) for key in source]
-        wanted = [_value(record, key, sides.hint, is_label=sides.has_labels) for key in target]
+        read = [_value(record, key, hint) for key in source]
+        wanted = [_value(record, key, hint, is_label=sides.has_labels) for key in target]
         for value in read if not sides.needs_target else (*read, *wanted):
             if isinstance(value, Fault):
                 return value
@@ -316,7 +329,7 @@ def _load(text: str) -> dict[str, Any] | Fault:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return Fault("is not JSON", f"the parser says: {error}; {SKIP_HINT}")
+        return Fault("is not JSON", f"{parser_says(error)}; {SKIP_HINT}")
     return record if isinstance(record, dict) else Fault("is not a JSON object", SKIP_HINT)
 
 
@@ -329,9 +342,9 @@ def _value(record: dict[str, Any], key: str, hint: str, *, is_label: bool = Fals
         value = str(value)
     if is_label and isinstance(value, list):
         value = ",".join(map(str, value)) or "-"
-    if not isinstance(value, str) or _SURROGATES.search(value) or "\n" in value:
-        return Fault(f"has a `{key}` that is not one line of text", f"{hint}; {SKIP_HINT}")
-    return value
+    if not isinstance(value, str) or _SURROGATES.search(value):
+        return Fault(f"has a `{key}` that is not text", f"{hint}; {SKIP_HINT}")
+    return one_line(value)
 
 
 def checked(source: str, target: str, *, needs_target: bool = True) -> Row | Fault:
@@ -343,7 +356,7 @@ def checked(source: str, target: str, *, needs_target: bool = True) -> Row | Fau
     return source, target
 
 
-def read_aligned(sources: Sources, targets: Sources, data: DataConfig, found: Pairs) -> None:
+def read_aligned(sources: Sources, targets: Sources, data: ReadingConfig, found: Pairs) -> None:
     """Line by line of two texts. Bad lines are seen here: dropped by a reader, they would move all that follow."""
     readers = [Reader(side, data, any_bytes=True, keep_records=True) for side in (sources, targets)]
     rows = itertools.zip_longest(*(_each_line(reader) for reader in readers))
@@ -363,7 +376,7 @@ def read_aligned(sources: Sources, targets: Sources, data: DataConfig, found: Pa
         if isinstance(row, Fault):
             readers[0].drop(lines, index, row)
         else:
-            found.add(row, lines.source, lines.number(index))
+            found.add(_in_form(row, readers[0], lines.source), lines.source, lines.number(index))
     found.num_dropped = readers[0].num_dropped
 
 
@@ -373,7 +386,7 @@ def _each_line(reader: Reader) -> Iterator[tuple[LineBlock, int, bytes]]:
             yield lines, index, text
 
 
-def _decoded(source: bytes, target: bytes, data: DataConfig) -> Row | Fault:
+def _decoded(source: bytes, target: bytes, data: ReadingConfig) -> Row | Fault:
     texts = []
     for name, side in (("source", source), ("target", target)):
         try:

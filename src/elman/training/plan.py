@@ -33,8 +33,8 @@ class Plan:
     passes: float = 0.0  # over the data that there should be time for
     data: str = ""  # what a pass is over: `1,234 tokens`
 
-    def sentences(self, *, seconds: float) -> tuple[str, ...]:
-        """What was chosen and what it should come to; nothing where nothing was."""
+    def sentences(self, *, seconds: float | None) -> tuple[str, ...]:
+        """What was chosen and, where there is a budget of seconds, what it should come to; nothing where nothing was."""
         every = {f"model.{key}": value for key, value in self.model.items()}
         every |= {f"train.{key}": value for key, value in self.train.items()}
         if not every:
@@ -42,6 +42,8 @@ class Plan:
         chosen = ", ".join(
             f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in every.items()
         )
+        if seconds is None:
+            return (f"chosen: {chosen}",)
         passes = f"{self.passes:.1f}" if self.passes < 10 else f"{self.passes:.0f}"
         return (
             f"chosen for {format_duration(seconds)} of training: {chosen}",

@@ -124,7 +124,7 @@ def test_labels_never_seen_in_training_are_wrong_and_named(run: Run, folder: Pat
 @pytest.mark.parametrize(
     ("text", "more", "code", "message"),
     [
-        ("a\tx y\na\tz\n", [], 65, "every text has the same label, 'a'"),
+        ("a\tx y\na\tz\n", [], 65, "every text to train on has the same label, 'a'"),
         ("".join(f"label{i}\tx y\n" for i in range(60)), [], 65, "these are hardly labels"),
         ("a\tx\nb\ty\n", ["--set", "model.output=linear"], 65, "line 1 of"),
         ("a\tx\nb\n", [], 65, "line 2 of"),
@@ -171,3 +171,24 @@ def test_a_text_of_five_thousand_words_is_read_from_both_ends_and_said(run: Run,
     found = run("train", "classify", path, "--out", tmp_path / "m", "--valid", "none", "--epochs", "1", *SMALL)
     assert found.code == 0
     assert "1 texts are longer than 400 words" in found.err
+
+
+def test_very_many_labels_are_refused_by_the_baseline_instead_of_filling_the_memory(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100,000 texts with 20,000 labels took 15 GB an array."""
+    monkeypatch.setattr("elman.tasks.classify.linear.MAX_SCORES", 100)
+    (tmp_path / "many.tsv").write_text("".join(f"label{i % 20}\ttext {i} of {i % 20}\n" for i in range(60)))
+    options = ["--set=train.steps=2", "--set=model.hidden=4", "--threads=1", "--json"]
+    command = ["train", "classify", tmp_path / "many.tsv", "--out", tmp_path / "m", *options]
+    found = run(*command)
+    assert found.code == 65 and "no room for 57 texts with 20 labels" in found.err and not (tmp_path / "m").exists()
+    assert "--set model.baseline=false" in found.err and run(*command, "--set=model.baseline=false").code == 0
+
+
+def test_a_label_that_was_held_out_is_not_called_missing(run: Run, tmp_path: Path) -> None:
+    """Of two texts with two labels one is held out: `every text has the same label` was not true of the file."""
+    (tmp_path / "two.tsv").write_text("x\thello there\ny\tbye now\n")
+    found = run("train", "classify", tmp_path / "two.tsv", "--out", tmp_path / "m")
+    assert found.code == 65 and "every text to train on has the same label" in found.err
+    assert "--valid none" in found.err and not (tmp_path / "m").exists()

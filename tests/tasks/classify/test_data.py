@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 
 from elman.core.errors import DataError, UsageError
 from elman.tasks.classify.config import LabelledConfig
-from elman.tasks.classify.data import LabelBatches, count_words, encode_texts, labels_of_row, read_labelled, split_text
+from elman.tasks.classify.data import (
+    LabelBatches,
+    count_words,
+    encode_texts,
+    labels_of_row,
+    read_labelled,
+    read_texts,
+    split_text,
+)
 from elman.text.batches import Position
 from elman.text.units.word_list import learn_words
 
@@ -29,6 +39,15 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str, content: st
     pairs = read_labelled([tmp_path / name], LabelledConfig.model_validate(settings))
     assert pairs.sources == ["a fine film", "a long one"]
     assert pairs.targets == ["good", "bad"]
+
+
+def test_plain_texts_may_have_tabs_though_the_model_was_trained_on_named_columns(tmp_path: Path) -> None:
+    """A line with a tab, behind lines without one, "has 2 columns, expected 1"."""
+    path = tmp_path / "a.txt"
+    path.write_text("a fine film\nwhat a\tlong one\n")
+    data = LabelledConfig.model_validate({"source": "passage", "target": "kind"})
+    found = [line.text for block in read_texts([path], data, is_label=bool) for line in block]
+    assert found == ["a fine film", "what a\tlong one"]
 
 
 def test_labels_of_records_may_be_numbers_and_lists(tmp_path: Path) -> None:
@@ -54,6 +73,18 @@ def test_bad_files_are_refused_with_the_line(tmp_path: Path, name: str, content:
     (tmp_path / name).write_text(content)
     with pytest.raises((DataError, UsageError), match=message):
         read_labelled([tmp_path / name], LabelledConfig())
+
+
+@pytest.mark.parametrize("units", ["word", "space", "char"])
+def test_a_tab_in_a_text_is_a_space(units: Literal["word", "space", "char"]) -> None:
+    """Two tabs in JSONL made a tab a word, and the trained classifier could not be saved: `cannot use tokenizer.json`."""
+    data = LabelledConfig(units=units)
+    assert split_text("a\tfilm", data) == split_text("a film", data)
+
+
+def test_a_word_with_a_tab_or_a_line_break_is_unknown() -> None:
+    words = learn_words(Counter({"a": 2, "b\tc": 2, "d\ne": 2}), min_count=1, max_words=9)
+    assert list(words.tokenizer.tokens[2:]) == ["a"]
 
 
 def test_a_text_becomes_words_and_a_long_one_its_two_ends() -> None:

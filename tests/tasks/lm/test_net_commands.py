@@ -119,6 +119,18 @@ def test_fine_tuning_keeps_the_vocabulary_and_says_what_is_new(run: Run, text: P
     assert tokens[0] == tokens[1]
 
 
+@pytest.mark.parametrize("setting", ["data.min_count=3", "data.max_words=5", "data.separator=|"])
+def test_fine_tuning_refuses_settings_of_the_vocabulary(run: Run, text: Path, tmp_path: Path, setting: str) -> None:
+    """They were ignored: the vocabulary is the old model's."""
+    assert run(*arguments(text, tmp_path / "old", "--model", "gru", "--epochs", "1")).code == 0
+    found = run(
+        "train", "lm", text, "--init", tmp_path / "old", "--out", tmp_path / "tuned", "--epochs", "1", "--set", setting
+    )
+    assert found.code == 2
+    assert f"{setting.partition('=')[0]} is settled by" in found.err
+    assert not (tmp_path / "tuned").exists()
+
+
 def test_ngrams_alone_learn_and_are_tuned_on_another_text(run: Run, text: Path, tmp_path: Path) -> None:
     made = run(*arguments(text, tmp_path / "old", "--model", "rnn", "--epochs", "4", "--json",
                "--set", "model.hidden=0", "--set", "model.maxent=3"))  # fmt: skip

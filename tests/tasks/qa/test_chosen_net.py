@@ -30,7 +30,7 @@ def make(**settings: Any) -> ChoosingNet:
     return ChoosingNet(
         ReaderConfig.model_validate({**usual, **settings}),
         NetInputs(WORDS.tokenizer.vocab_size, rng=torch.Generator().manual_seed(0), dtype=torch.float64),
-        num_answers=3,
+        num_labels=3,
     ).eval()
 
 

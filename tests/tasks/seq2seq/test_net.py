@@ -257,7 +257,7 @@ def test_it_learns_to_copy(family: str) -> None:
         ({"bridge": "copy", "encoder_layers": 2}, "as many encoder_layers"),
         ({"vectors": "x"}, "not for seq2seq"),
         ({"head": "adaptive", "label_smoothing": 0.1}, "not for seq2seq"),
-        ({"skip": "residual"}, "there are not two"),
+        ({"skip": "residual"}, "skip=residual needs at least two layers"),
         ({"window": 3}, "window does not apply to lstm"),
         ({"family": "transformer", "context": "all"}, "context does not apply to transformer"),
         ({"family": "transformer", "hidden": 6, "attention_heads": 4}, "must be a multiple"),

@@ -21,6 +21,12 @@ def test_more_time_makes_wider_nets_and_says_so() -> None:
     assert "chosen for 30 min of training: model.hidden=256" in plan(1800).sentences(seconds=1800)[0]
 
 
+def test_without_a_budget_no_time_is_named() -> None:
+    """`--epochs 3`, done in half a minute, began with `chosen for 27 min of training`."""
+    (said,) = plan(1800).sentences(seconds=None)
+    assert said.startswith("chosen: model.hidden=256")
+
+
 def test_words_are_smoothed_and_tied_and_letters_are_not() -> None:
     words, letters = plan(600), plan(600, vocab_size=30)
     assert words.model["label_smoothing"] == 0.1 and words.model["tied"] is True

@@ -129,9 +129,8 @@ def test_a_bad_row_is_named_or_dropped_and_counted(tmp_path: Path, line: str, wh
         ("{", "is not JSON"),
         ("[1]", "is not a JSON object"),
         ('{"source": "a"}', "has no `target`"),
-        ('{"source": "a", "target": 3}', "has a `target` that is not one line of text"),
-        ('{"source": "a\\nb", "target": "c"}', "has a `source` that is not one line of text"),
-        ('{"source": "a", "target": "\\ud800"}', "has a `target` that is not one line of text"),
+        ('{"source": "a", "target": 3}', "has a `target` that is not text"),
+        ('{"source": "a", "target": "\\ud800"}', "has a `target` that is not text"),
         ('{"source": "a", "target": ""}', "has an empty target"),
     ],
 )
@@ -139,6 +138,22 @@ def test_a_bad_record_is_named(tmp_path: Path, record: str, what: str) -> None:
     good = '{"source": "a", "target": "b"}\n'
     with pytest.raises(DataError, match=f"line 2 of .* {what}"):
         read(tmp_path / "p.jsonl", good + record + "\n")
+
+
+def test_a_cell_of_csv_and_a_value_of_jsonl_are_the_same_text(tmp_path: Path) -> None:
+    """Of CSV tabs and double spaces were taken out where a cell had a tab, of JSONL not, and a line break was refused."""
+    texts = ["a\tb  c", "two\r\nlines", "three \n\n paragraphs"]
+    records = "".join(json.dumps({"source": text, "target": "x"}) + "\n" for text in texts)
+    rows_of_csv = "source,target\n" + "".join(f'"{text}",x\n' for text in texts)
+    wanted = ["a\tb  c", "two lines", "three paragraphs"]
+    assert read(tmp_path / "p.jsonl", records).sources == wanted
+    assert read(tmp_path / "p.csv", rows_of_csv).sources == wanted
+
+
+def test_the_hint_of_a_missing_key_has_the_keys_that_are_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="has no `reply`") as caught:
+        read(tmp_path / "p.jsonl", '{"ask": "a"}\n', source="ask", target="reply")
+    assert "the first record has ask" in (caught.value.hint or "")
 
 
 def test_a_table_with_fewer_columns_than_picked_is_refused(tmp_path: Path) -> None:

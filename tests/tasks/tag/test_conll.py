@@ -134,6 +134,31 @@ def test_a_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
         read_sentences([path], SentencesConfig(column="9"))
 
 
+@pytest.mark.parametrize("text", ["The\tD\ncat\tN\n\nIt\tD\n", "The\tD\ncat\tN\n"])
+def test_columns_between_tabs_are_known_without_being_asked_for(tmp_path: Path, text: str) -> None:
+    """`predict` took each row of such a file for a sentence of two words, while `evaluate` read its columns."""
+    path, data = read_all(text, tmp_path, "a.txt")
+    reader = SentenceReader([path], data, needs_tags=False)
+    found = [sentence for block in reader.blocks() for sentence in block]
+    assert reader.format == "columns"
+    assert [sentence.words for sentence in found] == [s.words for s in read_sentences([path], data)[0]]
+
+
+@pytest.mark.parametrize(
+    ("record", "what", "hint"),
+    [
+        ('{"tokens": ["a"]}', "has words, but no tags", "elman predict"),
+        ('{"kind": "a"}', "is not words with tags: it looks like records of an unknown kind", '"tags": ['),
+    ],
+)
+def test_the_hint_of_records_without_tags_can_be_followed(tmp_path: Path, record: str, what: str, hint: str) -> None:
+    """Both were sent to `elman train lm`, which reads the one for another purpose and the other not at all."""
+    path, data = read_all(record + "\n", tmp_path, "a.jsonl")
+    with pytest.raises(DataError, match=what) as caught:
+        read_sentences([path], data)
+    assert hint in (caught.value.hint or "")
+
+
 def test_records_are_sentences_too(tmp_path: Path) -> None:
     path, data = read_all('{"tokens": ["a b", "c"], "tags": ["X", "Y"]}\n\n', tmp_path, "a.jsonl")
     sentences, _ = read_sentences([path], data)

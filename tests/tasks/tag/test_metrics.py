@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elman.tasks.tag.metrics import tag_numbers
+from elman.tasks.tag.metrics import one_tag_notes, tag_numbers
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -45,3 +45,13 @@ def test_without_spans_f1_is_the_mean_over_labels() -> None:
     assert found["f1"] == pytest.approx((0.8 + 2 / 3) / 2)
     assert [row["label"] for row in found["by_label"]] == ["A", "B"]
     assert (found["tokens"], found["sentences"]) == (4, 2)
+
+
+def test_a_tagger_that_tags_almost_nothing_is_told_of() -> None:
+    wanted = [["O", "B-X", "I-X", "O"]] * 10
+    (note,) = one_tag_notes([["O"] * 4] * 10, wanted)
+    assert note.startswith("it tags almost nothing: 0 words were given another tag than O, and 20 should have been")
+    assert not one_tag_notes(wanted, wanted)
+    assert not one_tag_notes([["O", "B-X", "O", "O"]] * 10, wanted)  # half of them
+    assert not one_tag_notes([["O"] * 4], wanted[:1])  # two words prove nothing
+    assert not one_tag_notes([], [])

@@ -46,6 +46,15 @@ def test_the_config_says_what_the_ecosystem_asks(stored):
 
 
 @pytest.mark.parametrize("units", UNITS)
+def test_a_long_line_has_the_ids_of_a_short_one(tmp_path, units, monkeypatch):
+    tokenizer = tokenizer_of(tmp_path, units)
+    lines = [*TEXT.split("\n"), "", " two  spaces ", "naïve 東京\tx"]
+    short = [tokenizer.encode(line).tolist() for line in lines]
+    monkeypatch.setattr("elman.text.units.tokenizer.LONG_LINE", -1)
+    assert [tokenizer.encode(line).tolist() for line in lines] == short
+
+
+@pytest.mark.parametrize("units", UNITS)
 def test_ids_are_int32_also_of_nothing(tmp_path, units):
     tokenizer = tokenizer_of(tmp_path, units)
     for text in ("", "a", "\n"):

@@ -6,12 +6,12 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from elman.core.settings import Columns, Config
+from elman.core.settings import Columns
 from elman.nets.config import TextEncoderConfig
-from elman.text.settings import check_columns
+from elman.text.settings import ReadingConfig, check_columns
 
 
-class LabelledConfig(Config):
+class LabelledConfig(ReadingConfig):
     """How texts with labels become symbols."""
 
     units: Literal["auto", "space", "word", "char"] = Field(
@@ -36,10 +36,6 @@ class LabelledConfig(Config):
         description="size of the vocabulary, at most; the most frequent words are kept; those of the word vectors among them",
     )
     max_length: int = Field(400, ge=2, description="words that are read of a text; of longer ones half from either end")
-    errors: Literal["strict", "replace"] = Field(
-        "strict", description="broken UTF-8: refuse it, or put U+FFFD in its place"
-    )
-    skip_bad: bool = Field(False, description="drop malformed lines, and count them")
     heldout: float = Field(0.05, gt=0, lt=1, description="share of DATA that is held out where no --valid is given")
 
     @model_validator(mode="after")

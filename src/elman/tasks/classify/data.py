@@ -18,9 +18,8 @@ from elman.core.errors import DataError
 from elman.tasks.classify.config import LabelledConfig
 from elman.text.column_names import LABELS, TEXTS
 from elman.text.formats import SAMPLE_LINES, guess_task
-from elman.text.readers import SKIP_HINT, Fault, LineBlock, OnBad, Sources
+from elman.text.readers import SKIP_HINT, Fault, LineBlock, Sources
 from elman.text.rows import RowBatches, begins_of, padded
-from elman.text.settings import DataConfig
 from elman.text.tables import (
     Format,
     Pairs,
@@ -33,6 +32,7 @@ from elman.text.tables import (
     read_rows,
     read_sources,
 )
+from elman.text.units.forms import normalize
 from elman.text.units.guess import guess_units
 from elman.text.units.surfaces import surfaces
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
@@ -47,26 +47,24 @@ MANY_LINES = 20  # lines that must all begin with a known label to count as a la
 
 def read_labelled(sources: Sources, data: LabelledConfig, *, targets: Sources | None = None) -> Pairs:
     """All texts of some files, each with its label; with `targets`, the labels are the lines of other files."""
-    reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": data.skip_bad})
     found = Pairs()
     if targets is not None:
-        read_aligned(sources, targets, reading, found)
+        read_aligned(sources, targets, data, found)
     else:
-        read_rows(sources, reading, partial(_choose_format, data, None), found, header=data.header)
+        read_rows(sources, data, partial(_choose_format, data, None), found, header=data.header)
     if not len(found):
         raise DataError("there are no texts in the input", hint="a line is a label, a tab or a space, and a text")
     return found
 
 
 def read_texts(
-    sources: Sources, data: LabelledConfig, *, is_label: Callable[[str], bool], on_bad: OnBad
+    sources: Sources, data: LabelledConfig, *, is_label: Callable[[str], bool]
 ) -> Iterator[list[SourceLine]]:
     """The texts of some files, read as `read_labelled` reads them; labels may be there or not.
 
     is_label: whether the model could have given this label, by which a labelled file is told from plain lines.
     """
-    reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": False})
-    return read_sources(sources, reading, partial(_choose_format, data, is_label), header=data.header, on_bad=on_bad)
+    return read_sources(sources, data, partial(_choose_format, data, is_label), header=data.header)
 
 
 def _choose_format(
@@ -90,18 +88,23 @@ def _choose_format(
             f"{lines.source} is not labels and texts: it looks like {guess.like}",
             hint=f"elman train {guess.task} is for such files",
         )
-    if lines.has_records or data.source:
-        return _plain_if_narrow(choose_parser(lines, texts, sides), lines, sides)
     filled = [text for text in texts[:SAMPLE_LINES] if text.strip()]
+    if lines.has_records or data.source:
+        return _plain_if_narrow(choose_parser(lines, texts, sides), lines, filled[0], sides)
     if is_label is not None and not _has_labels(filled, is_label):
         return Format(lambda text: checked(text, "", needs_target=False), False)
     return choose_parser(lines, texts, sides) if "\t" in filled[0] else Format(_parse_line, False)
 
 
-def _plain_if_narrow(chosen: Format, lines: LineBlock, sides: Sides) -> Format:
-    """Where only texts are read, a line without tabs is a text, whatever columns the model was trained on."""
+def _plain_if_narrow(chosen: Format, lines: LineBlock, first: str, sides: Sides) -> Format:
+    """Where only texts are read, a line without tabs is a text, whatever columns the model was trained on.
+
+    So is every line of a file whose first line has none: it is no table.
+    """
     if sides.needs_target or lines.has_records:
         return chosen
+    if "\t" not in first:
+        return Format(lambda text: checked(text, "", needs_target=False), False)
 
     def parse(text: str) -> Row | Fault:
         return chosen.parse(text) if "\t" in text else checked(text, "", needs_target=False)
@@ -162,7 +165,8 @@ def choose_units(texts: Sequence[str], data: LabelledConfig) -> tuple[str, list[
 
 
 def split_text(text: str, data: LabelledConfig) -> list[str]:
-    """A text as words; of one that is too long, half from either end."""
+    """A text as words, a tab being a space; of one that is too long, half from either end."""
+    text = normalize(text.replace("\t", " "), data.normalize)
     if data.lower_case:
         text = text.lower()
     words = list(text) if data.units == "char" else [word for word in surfaces(text, data.units) or () if word]

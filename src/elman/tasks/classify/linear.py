@@ -16,11 +16,13 @@ import numpy as np
 from scipy import optimize, sparse, special
 
 from elman.core.arrays import Array
+from elman.core.errors import DataError
 
 Kind = Literal["softmax", "sigmoid", "linear"]
 BUCKETS = 1 << 18
 MAX_WEIGHTS = 1 << 22  # weights in all: with many labels there are fewer hash buckets
 PENALTY: dict[Kind, float] = {"softmax": 0.1, "sigmoid": 0.1, "linear": 1.0}  # on the squares of the weights
+MAX_SCORES = 1 << 26  # texts times labels: fitting holds a few such arrays of float64, half a gigabyte each
 MIN_TEXTS = 2  # texts that must contain a phrase for it to get a weight
 MAX_ITERATIONS, TOLERANCE = 80, 1e-5
 
@@ -67,6 +69,11 @@ class LinearModel:
 
 def fit_linear(texts: Sequence[Sequence[str]], targets: Array, *, kind: Kind, num_labels: int) -> LinearModel:
     """Weights by L-BFGS. targets: (N,) classes or numbers, or (N, L) of yes and no."""
+    if len(texts) * num_labels > MAX_SCORES:
+        raise DataError(
+            f"the linear model beside the net has no room for {len(texts):,} texts with {num_labels:,} labels",
+            hint="--set model.baseline=false leaves it out",
+        )
     buckets = BUCKETS
     while buckets * num_labels > MAX_WEIGHTS and buckets > 1 << 10:
         buckets //= 2

@@ -11,7 +11,6 @@ import numpy as np
 
 from elman import pictures
 from elman.core.arrays import Array
-from elman.core.errors import DataError
 from elman.explain.kind import OF_WORDS, of_cells
 from elman.explain.reading import AttentionMap, Reading, refuse_empty
 from elman.store import LabelRecord
@@ -32,16 +31,17 @@ from elman.tasks.classify.data import (
 from elman.tasks.classify.metrics import number_numbers, set_numbers
 from elman.tasks.label_metrics import class_numbers
 from elman.tasks.measuring import part_notes, rounded, rows_in_time
+from elman.tasks.strange import refuse_strange
 from elman.text.batches import one_pass
-from elman.text.readers import Sources
+from elman.text.readers import Sources, as_texts
 from elman.text.rows import begins_of, like_length, padded
 from elman.text.tables import Pairs
+from elman.text.units.forms import normalize
 from elman.text.units.vocabulary import UNK_ID
 
 ClassifyRecord = LabelRecord[LabelledConfig, ClassifierConfig]
 
 READ_WORDS = 20_000  # words in one batch of texts, padding included
-STRANGE_SHARE = 0.9  # share of unknown labels from which on data is refused
 LIKELY = 0.5  # probability from which on a label is given, where several are allowed
 
 
@@ -90,10 +90,7 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
 
     def predict(self, text: str | Sequence[str]) -> Any:
         """The label of a text (a number, where the answer is one); a list of them for a list of texts."""
-        found = [
-            found.label if found.value is None else found.value
-            for found in self.classify([text] if isinstance(text, str) else list(text))
-        ]
+        found = [found.label if found.value is None else found.value for found in self.classify(as_texts(text))]
         return found[0] if isinstance(text, str) else found
 
     def classify(self, texts: Sequence[str], *, with_attention: bool = False) -> list[Classification]:
@@ -140,10 +137,15 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
         refuse_empty(found.words)
         return [AttentionMap("pool", [found.label], found.words, np.array([found.attention]))]
 
+    def _read_rows(self, sources: Sources, reading: LabelledConfig) -> Iterator[list[tuple[str, Array]]]:
+        """The texts of some files, without their labels."""
+        for lines in read_texts(sources, reading, is_label=self.could_say):
+            yield [(line.text or "", self._encode_row(line.text or "")) for line in lines]
+
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Classification]:
         """What every line is."""
-        reading = options.reading(self.data)
-        for lines in read_texts(sources, reading, is_label=self.could_say, on_bad=options.on_bad):
+        reading = self.data.reading(options.errors)
+        for lines in read_texts(sources, reading, is_label=self.could_say):
             texts = [line.text or "" for line in lines]
             found = self.classify(texts, with_attention=options.details)
             for line, one in zip(lines, found, strict=True):
@@ -151,6 +153,7 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
 
     def could_say(self, label: str) -> bool:
         """Whether this is something that the model could answer."""
+        label = normalize(label, self.data.normalize)
         match self.config.output:
             case "softmax":
                 return label in self.labels
@@ -196,21 +199,17 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Accuracy and F1, or the errors of numbers, and the same of the linear baseline."""
-        pairs = read_labelled(data, options.reading(self.data), targets=options.targets)
-        self._refuse_strange_labels(pairs)
+        pairs = read_labelled(data, self.data.reading(options.errors), targets=options.targets)
+        self._refuse_strange_labels(pairs, data)
         found = self.numbers(pairs, should_stop=lambda: False)
         assert found is not None
         return found | pairs.left_out()
 
-    def _refuse_strange_labels(self, pairs: Pairs) -> None:
+    def _refuse_strange_labels(self, pairs: Pairs, data: Sources) -> None:
         """Data of another task is no test of this model."""
         strange = [target for target in pairs.targets if not self.could_say(target)]
-        if len(strange) > STRANGE_SHARE * len(pairs):
-            examples = ", ".join(repr(label) for label in dict.fromkeys(strange[:3]))
-            raise DataError(
-                f"{len(strange):,} of {len(pairs):,} labels are none that this model knows ({examples})",
-                hint="is this data for another task or model? data.source and data.target choose columns in training",
-            )
+        hint = "data.source and data.target choose columns in training"
+        refuse_strange("labels", strange, len(pairs), data, task=self.record.task, hint=hint)
 
     def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What was taken for what, where there are classes."""

@@ -5,8 +5,7 @@ B rows · T words · O width of a text · L labels
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,15 +17,14 @@ from elman.core.arrays import Array
 from elman.nets.inputs import NetInputs
 from elman.nets.pooling import Pool
 from elman.nets.text_encoder import TextEncoder
-from elman.nets.text_net import TextNet, initialise_linear
+from elman.nets.text_net import LabelNet, initialise_linear
 from elman.nets.trace import NetTrace
 from elman.nets.trainable import Loss
-from elman.nets.vocabulary_net import embedding_of, load_tensors
 from elman.tasks.classify.config import ClassifierConfig
 from elman.tasks.classify.data import LabelBatch
 
 
-class ClassifierModel(TextNet):
+class ClassifierModel(LabelNet):
     """Words, layers, one vector for the text, an output.
 
     centre and spread are those of the numbers in training, where the answer is a number.
@@ -58,16 +56,6 @@ class ClassifierModel(TextNet):
             self.reader.initialise(inputs.rng, inputs.vectors)
             self.pool.initialise(inputs.rng)
             initialise_linear(self.output, inputs.rng)
-
-    @classmethod
-    def from_tensors(cls, config: ClassifierConfig, tensors: Mapping[str, Array]) -> Self:
-        """The model whose `config` and `tensors()` these were."""
-        words = embedding_of(tensors, "classify", within="reader.")
-        config = config.model_copy(update={"embedding": words.shape[1]})
-        num = len(tensors["output.bias"])
-        model = cls(config, NetInputs.to_load(words), num_labels=num)
-        load_tensors(model, tensors)
-        return model
 
     def predict(self, words: Array, lengths: Array) -> Array:
         """Probabilities of the labels, which sum to one if only one can be right; or the number. -> (B, L), (B, 1)"""

@@ -30,6 +30,7 @@ from elman.tasks.founded_task import FoundedTask, foundation_of, foundation_word
 from elman.tasks.word_vectors import vector_tensors, vector_words
 from elman.text.rows import count_rows, row_numbers, split_by_hash, step_tokens
 from elman.text.tables import Pairs
+from elman.text.units.forms import form_of
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from elman.text.units.word_list import learn_words
 from elman.training.config import TrainConfig
@@ -74,7 +75,7 @@ class ClassifyTask(FoundedTask[ClassifyRecord, ClassifyAssets, Pairs]):
         """Read the texts, learn words and labels, and fit the baseline."""
         data: LabelledConfig = self.data_settings(request.settings["data"])
         model: ClassifierConfig = self.model_settings(request.settings["model"])
-        training, heldout, notes = _read_parts(request, data, model)
+        data, training, heldout, notes = _read_parts(request, data, model)
         units, more = choose_units(training.sources, data)
         data = data.model_copy(update={"units": units})
         labels = _labels(training, model)
@@ -203,9 +204,10 @@ class ClassifyTask(FoundedTask[ClassifyRecord, ClassifyAssets, Pairs]):
 
 def _read_parts(
     request: TrainRequest, data: LabelledConfig, model: ClassifierConfig
-) -> tuple[Pairs, Pairs | None, list[str]]:
-    """Texts to train on, held-out ones, and what is to be said of them."""
+) -> tuple[LabelledConfig, Pairs, Pairs | None, list[str]]:
+    """The settings with the form of the texts; texts to train on, held-out ones, and what is to be said of them."""
     pairs = read_labelled(request.data, data, targets=request.targets)
+    data = data.with_form(form_of(pairs.sources))
     notes = pairs.notes() + _lone_first_label(pairs, model)
     training, heldout = pairs, None
     if request.holds_out:
@@ -214,7 +216,7 @@ def _read_parts(
         notes.append(f"{len(held):,} of {len(pairs):,} texts are held out")
     if request.valid is not None:
         heldout = read_labelled(request.valid, data, targets=request.valid_targets)
-    return training, heldout, notes
+    return data, training, heldout, notes
 
 
 def _labels(pairs: Pairs, model: ClassifierConfig) -> tuple[str, ...]:
@@ -232,7 +234,10 @@ def _labels(pairs: Pairs, model: ClassifierConfig) -> tuple[str, ...]:
     labels = set(pairs.targets)
     columns = "data.source=2 data.target=1 says which columns are the text and the label"
     if len(labels) < 2:
-        raise DataError(f"every text has the same label, {pairs.targets[0]!r}: there is nothing to learn", hint=columns)
+        raise DataError(
+            f"every text to train on has the same label, {pairs.targets[0]!r}: there is nothing to learn",
+            hint=f"{columns}; if there are others, they were held out: --valid none holds nothing out",
+        )
     if len(labels) > max(20, len(pairs) // 2):
         raise DataError(
             f"{len(pairs):,} texts have {len(labels):,} different labels: these are hardly labels",

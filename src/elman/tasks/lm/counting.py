@@ -96,14 +96,15 @@ def load_language_model(directory: Path, *, verify: bool) -> Model:
 
 def import_arpa(path: Path, *, out: Path | None, command: str | None) -> Model:
     """Make a model of an ARPA file, which scores as the tool that made it would."""
-    from elman.counts.arpa import read_arpa
+    from elman.counts.arpa import read_arpa, read_units
 
     began = time.perf_counter()
+    units = read_units(path)
     tokens, lm = read_arpa(path)
-    tokenizer = Tokenizer(TokenizerSpec("space", list(tokens), None))
+    tokenizer = Tokenizer(TokenizerSpec(units, list(tokens), None))
     record = LmRecord(
         vocab_size=tokenizer.vocab_size,
-        data=DataConfig.model_validate({"units": "space", "reset_lines": True}),
+        data=DataConfig.model_validate({"units": units, "reset_lines": True}),
         model=KneserNeyConfig.model_validate({"order": lm.order}),
         seed=0,
         seconds=round(time.perf_counter() - began, 3),

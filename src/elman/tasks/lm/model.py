@@ -24,21 +24,17 @@ from elman.tasks.foundation import Foundation, cells_of, make_foundation
 from elman.tasks.lm.family import Saveable
 from elman.tasks.lm.inside import LooksInside
 from elman.tasks.lm.record import LmRecord
-from elman.tasks.lm.scoring import Errors, LineScorer, Score, reading
+from elman.tasks.lm.scoring import LineScorer, Score
 from elman.text.corpus import Corpus, read_blocks
-from elman.text.readers import Sources, as_sources
+from elman.text.readers import Sources, as_sources, as_texts
+from elman.text.settings import Errors
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
 
 EVALUATION_TOKENS = 1 << 16  # of a text that is ids already are read at once
 DYNAMIC_NAMES = (  # of numbers that dynamic evaluation changes
-    "perplexity",
-    "perplexity_low",
-    "perplexity_high",
-    "nats_per_token",
-    "bits_per_byte",
-    "bits_per_byte_without_spelling",
-    "signature",
+    *("perplexity", "perplexity_low", "perplexity_high", "nats_per_token"),
+    *("bits_per_byte", "bits_per_byte_without_spelling", "signature"),
 )
 
 
@@ -116,8 +112,9 @@ class Model(LooksInside, TaskModel[LmRecord]):
         Of several texts, each alone: a list of scores.
         """
         if not isinstance(text, str):
-            return [self.score(_checked_text(one)) for one in text]
+            return [self.score(one) for one in as_texts(text)]
         text = text.removesuffix("\n")
+        self.record.data.watch(text)
         ids = self.ids_of(text)
         if self.record.data.reset_lines:
             lines = np.split(ids, np.flatnonzero(ids == EOS_ID)[:-1] + 1)
@@ -138,13 +135,13 @@ class Model(LooksInside, TaskModel[LmRecord]):
         """The cost of each line, in order, in constant memory: lists of as many as were there to read.
 
         Each line is read alone, or with `stream` after the lines before it. What is no text is an error (`errors`
-        "stop"), has no score ("skip"), or has U+FFFD in place of what is not UTF-8 ("replace"); without `errors` it is as
-        in training. There is one result for each line of the source, always.
+        "stop"), has no score ("skip"), or has U+FFFD in place of what is not UTF-8 and no score for the rest ("replace");
+        without `errors` it is as in training. There is one result for each line of the source, always.
         """
         line_scorer = LineScorer(self.tokenizer, self.spelling)
         scorer = evaluation.stream_scorer(self.lm) if stream else evaluation.lines_scorer(self.lm)
-        how = reading(self.record.data, errors)
-        for block in read_blocks(as_sources(data), self.tokenizer, how, keep_empty=True):
+        reading = self.record.data.reading(errors)
+        for block in read_blocks(as_sources(data), self.tokenizer, reading, keep_empty=True):
             assert block.lines is not None
             yield line_scorer.of_block(block.lines, block.ids, scorer, per_token=per_token, with_text=with_text)
 
@@ -161,7 +158,7 @@ class Model(LooksInside, TaskModel[LmRecord]):
 
         def counted() -> Iterator[evaluation.IdBlock]:
             nonlocal dropped, spelling_nats
-            for block in read_blocks(data, self.tokenizer, options.reading(self.record.data)):
+            for block in read_blocks(data, self.tokenizer, self.record.data.reading(options.errors)):
                 dropped += block.dropped_lines
                 if self.spelling is not None and block.unknown_tokens and block.lines is not None:
                     words = self.tokenizer.unknown_words(block.lines.data, block.ids)
@@ -261,6 +258,8 @@ class Model(LooksInside, TaskModel[LmRecord]):
         stop: Sequence[str] = (),
     ) -> Iterator[str]:
         """The continuation, piece by piece as it is drawn. A stop text ends it and is not given out."""
+        if tokens < 0:
+            raise UsageError(f"tokens is {tokens}", hint="give 0 or more")
         read = self._read(prompt)
         drawn = sample(self.lm, read.state, shaping=shaping, rng=rng, stop=self._stop_ids(), max_tokens=tokens)
         return until(self._texts(read, drawn), stop)
@@ -345,10 +344,13 @@ class Model(LooksInside, TaskModel[LmRecord]):
             raise no_such("format", format, ["arpa"])
         from elman.counts.arpa import write_arpa
 
-        write_arpa(self.lm, self.tokenizer.tokens, Path(path), overwrite=overwrite)
+        write_arpa(self.lm, self.tokenizer.tokens, Path(path), units=self.tokenizer.units, overwrite=overwrite)
 
     def _read(self, text: str) -> _Prompt:
         """The state after a text. Where words bring their space along, one at the end is not a word of its own."""
+        if not isinstance(text, str):
+            raise UsageError(f"a text is needed, not {text!r}", hint="give one text, as a string")
+        self.record.data.watch(text)
         has_space = text.endswith(" ") and self.tokenizer.units.partition(":")[0] in ("word", "bpe")
         ids = self.tokenizer.encode_text(text.rstrip(" ") if has_space else text)
         if self.record.data.reset_lines:  # only the line that is not ended yet counts
@@ -380,9 +382,3 @@ class _Prompt:
     ids: Array
     state: Any
     has_space: bool  # it ended in one, which the next word brings
-
-
-def _checked_text(text: object) -> str:
-    if not isinstance(text, str):
-        raise UsageError(f"a text is needed, not {text!r}", hint="score takes a text, or a list of texts")
-    return text

@@ -7,7 +7,7 @@ read on (`_read`). T tokens · B rows · P features, as the output head reads th
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Self, TypeVar
 
 import numpy as np
@@ -87,13 +87,24 @@ class NeuralModel(NeuralLm[L], StreamNet):
         """What each layer makes of all that was read up to a token; the first is the words. tokens (B, T)"""
         tokens_TB = self._to_ids(tokens).t()
         start_1B = torch.full_like(tokens_TB[:1], EOS_ID)
-        layers = self._layer_vectors(torch.cat([start_1B, tokens_TB]), self._start_layers(len(tokens)))
+        layers, _ = self._layer_vectors(torch.cat([start_1B, tokens_TB]), self._start_layers(len(tokens)))
         return [LayerVectors(values[1:]) for values in layers]
 
-    def _layer_vectors(self, tokens_TB: Tensor, carried: Carried) -> list[Tensor]:
-        """The words, and what is there after each layer. -> (T, B, D) each"""
+    def vector_pieces(self, tokens: Array, size: int) -> Iterator[list[LayerVectors]]:
+        """`vectors` of one row, so many tokens at a time, what is carried going on from piece to piece. tokens (T,)"""
+        tokens_T1 = self._to_ids(tokens[None]).t()
+        with torch.inference_mode():
+            _, carried = self._layer_vectors(torch.full_like(tokens_T1[:1], EOS_ID), self._start_layers(1))
+        for begin in range(0, len(tokens_T1), size):
+            with torch.inference_mode():
+                layers, carried = self._layer_vectors(tokens_T1[begin : begin + size], carried)
+            yield [LayerVectors(values) for values in layers]
+
+    def _layer_vectors(self, tokens_TB: Tensor, carried: Carried) -> tuple[list[Tensor], Carried]:
+        """The words, and what is there after each layer. -> (T, B, D) each, and what to carry on"""
         words_TBE = self.embedding(tokens_TB)
-        return [words_TBE, *self.stack.vectors(words_TBE, carried)]
+        layers, after = self.stack.vectors(words_TBE, carried)
+        return [words_TBE, *layers], after
 
     # ----------------------------------------------------------------------------------------------------- recording
 

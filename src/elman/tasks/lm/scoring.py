@@ -7,22 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 
 from elman.core.arrays import Array
-from elman.core.errors import UsageError
 from elman.counts.spelling import SpellingModel
 from elman.lm.evaluate import LN2, Scorer, line_starts
 from elman.lm.protocol import refuse_nan
 from elman.text.gathering import line_sizes
 from elman.text.readers import LineBlock
-from elman.text.settings import DataConfig
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import UNK_ID
-
-Errors = Literal["stop", "replace", "skip"]
 
 
 @dataclass(frozen=True)
@@ -36,20 +31,6 @@ class Score:
     unknown: int = 0  # tokens scored as <unk>
     bits_per_byte: float = 0.0  # of the text, with unknown words spelled where the model knows how words are spelled
     text: str | None = field(default=None, repr=False)  # where it was asked for
-
-
-def reading(data: DataConfig, errors: Errors | None) -> DataConfig:
-    """How to read what may be no text. None: as the model was trained."""
-    changes: dict[Errors, dict[str, object]] = {
-        "stop": {"errors": "strict", "skip_bad": False},
-        "replace": {"errors": "replace", "skip_bad": True},
-        "skip": {"errors": "strict", "skip_bad": True},
-    }
-    if errors is None:
-        return data
-    if errors not in changes:
-        raise UsageError(f"errors is {errors!r}", hint=f"one of {', '.join(changes)}")
-    return data.model_copy(update=changes[errors])
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from elman.training.protocols import Batches
 
 DEFAULT_FAMILY = "mkn"
+READING_SETTINGS = frozenset(
+    {"reset_lines", "errors", "skip_bad", "heldout"}
+)  # of data; all others make the vocabulary
 
 
 class LmTask(TextTask[LmRecord]):
@@ -70,10 +73,16 @@ class LmTask(TextTask[LmRecord]):
             raise UsageError(f"model.{key} is settled by {request.init}", hint="leave it out, or train without --init")
         if data.get("units", units) != units:
             raise UsageError(f"{request.init} was trained on {units} units", hint="leave out --units")
-        settled = {
-            "data": {"reset_lines": base.record.data.reset_lines, **data, "units": units},
-            "model": {"family": family},
-        }
+        vocabulary = base.record.data.model_dump(exclude={"units", *READING_SETTINGS})
+        vocabulary |= {"normalize": base.tokenizer.normalize}
+        for key in data.keys() & vocabulary.keys():
+            if str(data[key]) != str(vocabulary[key]):
+                raise UsageError(
+                    f"data.{key} is settled by {request.init}, whose vocabulary is taken",
+                    hint="leave it out, or train without --init",
+                )
+        read = {"reset_lines": base.record.data.reset_lines, **data}
+        settled = {"data": {**read, **vocabulary, "units": units}, "model": {"family": family}}
         return replace(request, settings={**request.settings, **settled})
 
     def check(self, request: TrainRequest) -> None:

@@ -22,9 +22,8 @@ from elman.tasks.masked.gaps import GAP, MASK, Gapped, read_gaps, space_mark
 from elman.tasks.measuring import part_notes
 from elman.tasks.text_task import TextModel
 from elman.text.corpus import Corpus
-from elman.text.readers import Reader, Sources
+from elman.text.readers import Reader, Sources, as_texts
 from elman.text.rows import like_length, pad_all
-from elman.text.settings import DataConfig
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
 
 MEASURED_PIECE = 128  # tokens of a stream that are evaluated as one row
@@ -66,7 +65,7 @@ class MaskedTextModel(TextModel[Any]):
     def predict(self, text: str | Sequence[str]) -> Any:
         """A line of text with its gaps filled by the likeliest words, each for itself; or a list for a list of lines."""
         if not isinstance(text, str):
-            return [self.predict(line) for line in text]
+            return [self.predict(line) for line in as_texts(text)]
         if MASK not in text:
             return text
         gapped = read_gaps(text, self.tokenizer)
@@ -113,9 +112,8 @@ class MaskedTextModel(TextModel[Any]):
 
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Filled]:
         """The lines of a text with their gaps filled."""
-        data = options.reading(self.data)
-        reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": False})
-        for lines in Reader(sources, reading, on_bad=options.on_bad).blocks():
+        reading = self.data.reading(options.errors)
+        for lines in Reader(sources, reading, separator=self.data.separator, keep_lines=True).blocks():
             for line in (line.decode() for line in lines.split()):
                 gaps = self.fill(line) if options.details and MASK in line else []
                 yield Filled(self.predict(line), gaps)

@@ -6,8 +6,8 @@ U distinct sentences · T words · B rows · S sentences · D width of a sentenc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,21 +19,20 @@ from elman.core.arrays import Array
 from elman.nets.encoder import BidirectionalStack, Encoding, make_cell
 from elman.nets.inputs import NetInputs
 from elman.nets.text_encoder import TextEncoder
-from elman.nets.text_net import TextNet, initialise_linear
+from elman.nets.text_net import LabelNet, initialise_linear
 from elman.nets.trace import NetTrace, join_traces
 from elman.nets.trainable import Loss
-from elman.nets.vocabulary_net import embedding_of, load_tensors
 from elman.tasks.qa.config import ReaderConfig
 from elman.tasks.qa.stories import Stories, StoryBatch
 
 
-class ChoosingNet(TextNet):
+class ChoosingNet(LabelNet):
     """Chooses one of the answers that training has."""
 
-    def __init__(self, config: ReaderConfig, inputs: NetInputs, *, num_answers: int) -> None:
+    def __init__(self, config: ReaderConfig, inputs: NetInputs, *, num_labels: int) -> None:
         super().__init__()
         dtype = inputs.dtype
-        self.vocab_size = max(2, num_answers)
+        self.vocab_size = max(2, num_labels)
         self.reader = TextEncoder(config, inputs, drops_output=False)
         self.config: ReaderConfig = config.model_copy(update={"embedding": self.reader.config.embedding})
         width = self.reader.output_width
@@ -46,20 +45,10 @@ class ChoosingNet(TextNet):
         self.question = Linear(width, 2 * config.hidden, dtype=dtype)
         self.positions = Parameter(torch.zeros(config.positions, 2 * config.hidden, dtype=dtype))
         self.hops = ModuleList(Linear(6 * config.hidden, 2 * config.hidden, dtype=dtype) for _ in range(config.hops))
-        self.output = Linear(2 * config.hidden, num_answers, dtype=dtype)
+        self.output = Linear(2 * config.hidden, num_labels, dtype=dtype)
         self._usual_length = inputs.usual_length
         if inputs.rng is not None:
             self._initialise(inputs.rng, inputs.vectors)
-
-    @classmethod
-    def from_tensors(cls, config: ReaderConfig, tensors: Mapping[str, Array]) -> Self:
-        """The model whose `config` and `tensors()` these were."""
-        words = embedding_of(tensors, "qa", within="reader.")
-        config = config.model_copy(update={"embedding": words.shape[1]})
-        num = len(tensors["output.bias"])
-        model = cls(config, NetInputs.to_load(words), num_answers=num)
-        load_tensors(model, tensors)
-        return model
 
     def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
         self.reader.initialise(rng, vectors)
@@ -138,7 +127,7 @@ class ChoosingNet(TextNet):
             energy_SB = energy_SB.masked_fill(~is_sentence_SB, -1e9)  # a question without a context looks at nothing
             weights_SB = energy_SB.softmax(0) * is_sentence_SB
             seen_BD = (weights_SB[:, :, None] * memory_SBD).sum(0)
-            # the product says whether what was seen agrees: without it `is Mary in the kitchen` was never learnt
+            # the product says whether what was seen agrees: without it `is Mary in the kitchen` was never learned
             query_BD = query_BD + torch.tanh(hop(torch.cat([query_BD, seen_BD, query_BD * seen_BD], dim=-1)))
             weights.append(weights_SB.t())
         return self.output(F.dropout(query_BD, rate)), weights

@@ -6,11 +6,11 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from elman.core.settings import Config
 from elman.nets.config import TextEncoderConfig
+from elman.text.settings import ReadingConfig
 
 
-class StoriesConfig(Config):
+class StoriesConfig(ReadingConfig):
     """How questions about texts become symbols."""
 
     lower_case: bool = Field(True, description="make letters small first")
@@ -19,10 +19,6 @@ class StoriesConfig(Config):
         60_000, ge=1, le=2_000_000, description="size of the vocabulary, at most; the most frequent words are kept"
     )
     max_sentences: int = Field(200, ge=1, description="sentences of a context that are read, the last ones")
-    errors: Literal["strict", "replace"] = Field(
-        "strict", description="broken UTF-8: refuse it, or put U+FFFD in its place"
-    )
-    skip_bad: bool = Field(False, description="drop malformed lines, and count them")
     heldout: float = Field(0.05, gt=0, lt=1, description="share of DATA that is held out where no --valid is given")
 
 

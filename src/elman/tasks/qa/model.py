@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from elman.tasks.qa.stories import (
 from elman.text.batches import one_pass
 from elman.text.readers import Sources
 from elman.text.rows import begins_of, like_length, padded
+from elman.text.units.forms import normalize
 from elman.text.units.vocabulary import EOS, UNK_ID
 
 QaRecord = LabelRecord[StoriesConfig, ReaderConfig]
@@ -108,8 +109,9 @@ class QaModel(NetModel[QaRecord, QaAssets]):
 
     def predict(self, context: str | Sequence[str], question: str) -> str:
         """The answer to a question about a text, or a list of sentences."""
-        sentences = cut_sentences(context) if isinstance(context, str) else tuple(context)
-        return self.answer([Question(sentences, question, "")])[0].text
+        given = cut_sentences(context) if isinstance(context, str) else context
+        *sentences, asked = (normalize(text, self.data.normalize) for text in (*given, question))
+        return self.answer([Question(tuple(sentences), asked, "")])[0].text
 
     def kinds(self, text: str = "") -> tuple[str, ...]:
         """What the answer is made of, where it was looked for, and what the layers do."""
@@ -143,7 +145,7 @@ class QaModel(NetModel[QaRecord, QaAssets]):
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Answer]:
         """An answer for every question."""
         self._check_beam(options.beam)
-        reader = StoryReader(sources, options.reading(self.data), needs_answers=False, on_bad=options.on_bad)
+        reader = StoryReader(sources, self.data.reading(options.errors), needs_answers=False, keep_bad=True)
         for questions in reader.blocks():
             answers = iter(self.answer([one for one in questions if not one.is_bad], beam=options.beam))
             yield from (Answer("", "", {}) if one.is_bad else next(answers) for one in questions)
@@ -151,7 +153,7 @@ class QaModel(NetModel[QaRecord, QaAssets]):
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """The share of the answers that are right, and what else is said of them."""
         self._check_beam(options.beam)
-        questions, num_dropped = read_stories(data, options.reading(self.data))
+        questions, num_dropped = read_stories(data, self.data.reading(options.errors))
         found = self.numbers(questions, beam=options.beam, should_stop=lambda: False)
         assert found is not None
         extra: dict[str, Any] = {"dropped_lines": num_dropped} if num_dropped else {}
@@ -240,9 +242,11 @@ class ChosenAnswers(QaModel):
     @staticmethod
     def error(net: Any, batches: StoryBatches) -> float:
         """The part of the answers that are wrong."""
-        wrong, total = 0, 0
-        for batch in one_pass(batches):
-            shares, _ = net.predict(batch.stories)
-            wrong += int((shares.argmax(axis=1) != batch.answers).sum())
-            total += len(shares)
-        return wrong / total
+        said = ((net.predict(batch.stories)[0], batch.answers) for batch in one_pass(batches))
+        return share_wrong(shares.argmax(axis=1) == answers for shares, answers in said)
+
+
+def share_wrong(is_right: Iterable[Array]) -> float:
+    """The part of some batches' answers that are wrong."""
+    all_right = np.concatenate(list(is_right))
+    return int((~all_right).sum()) / len(all_right)

@@ -15,9 +15,10 @@ from elman.core.errors import UsageError
 from elman.explain.reading import Reading
 from elman.lm.search import Hypothesis, beam_search
 from elman.tasks.qa.metrics import answer_numbers
-from elman.tasks.qa.model import Answer, QaModel
+from elman.tasks.qa.model import Answer, QaModel, share_wrong
 from elman.tasks.qa.passages import (
     Place,
+    SpanBatch,
     SpanBatches,
     encode_passages,
     mark_answer,
@@ -151,14 +152,13 @@ class MarkedAnswers(PassageAnswers):
     @staticmethod
     def error(net: Any, batches: SpanBatches) -> float:
         """The part of the answers that are marked wrongly."""
-        wrong, total = 0, 0
-        for batch in one_pass(batches):
-            spans = net.predict(batch.sources, batch.source_lengths)
-            first, last = spans.first[:, 0], spans.last[:, 0]
-            is_right = (batch.starts == first[:, None]).any(1) & (last - first + 1 == batch.sizes)
-            wrong += int((~is_right).sum())
-            total += len(is_right)
-        return wrong / total
+        return share_wrong(MarkedAnswers._are_right(net, batch) for batch in one_pass(batches))
+
+    @staticmethod
+    def _are_right(net: Any, batch: SpanBatch) -> Array:
+        spans = net.predict(batch.sources, batch.source_lengths)
+        first, last = spans.first[:, 0], spans.last[:, 0]
+        return np.asarray((batch.starts == first[:, None]).any(1) & (last - first + 1 == batch.sizes))
 
 
 class WrittenAnswers(PassageAnswers):

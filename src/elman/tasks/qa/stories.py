@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,10 @@ import numpy as np
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.tasks.qa.config import StoriesConfig
-from elman.text.readers import SKIP_HINT, Fault, OnBad, Reader, Sources
+from elman.text.readers import SKIP_HINT, Fault, Reader, Sources
+from elman.text.records import parser_says
 from elman.text.rows import RowBatches, begins_of, padded
-from elman.text.settings import DataConfig
+from elman.text.units.forms import normalize
 from elman.text.units.letters import split_words
 from elman.text.units.surfaces import surfaces
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
@@ -55,11 +56,10 @@ class StoryReader:
     """Reads questions line by line; a story of bAbI grows with its lines, and its line 1 begins another."""
 
     def __init__(
-        self, sources: Sources, data: StoriesConfig, *, needs_answers: bool = True, on_bad: OnBad | None = None
+        self, sources: Sources, data: StoriesConfig, *, needs_answers: bool = True, keep_bad: bool = False
     ) -> None:
-        reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": data.skip_bad})
-        self._reader = Reader(sources, reading, keep_records=True, on_bad=on_bad)
-        self._keeps_bad = on_bad == "blank"
+        self._reader = Reader(sources, data, keep_records=True, keep_lines=keep_bad)
+        self._keeps_bad = keep_bad
         self._needs_answers = needs_answers
         self._story: list[str] = []
         self._last = 0  # the number of the line before, in a story
@@ -85,9 +85,15 @@ class StoryReader:
                     if self._keeps_bad:
                         found.append(Question((), "", "", place, is_bad=True))
                 elif parsed is not None:
-                    found.append(Question(parsed.context, parsed.question, parsed.answer, place))
+                    found.append(replace(self._in_form(parsed, lines.source), place=place))
             if found:
                 yield found
+
+    def _in_form(self, question: Question, source: str) -> Question:
+        """A question as it is to be read."""
+        context = tuple(self._reader.read_text(sentence, source) for sentence in question.context)
+        asked, answer = (self._reader.read_text(text, source) for text in (question.question, question.answer))
+        return Question(context, asked, answer)
 
     def _line(self, text: str) -> Question | Fault | None:
         """A question, or None for a sentence that only tells."""
@@ -114,7 +120,7 @@ class StoryReader:
         try:
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
-            return Fault("is not JSON", f"the parser says: {error}; {SKIP_HINT}")
+            return Fault("is not JSON", f"{parser_says(error)}; {SKIP_HINT}")
         if not isinstance(record, dict):
             return Fault("is not a JSON object", f"{_RECORD_HINT}; {SKIP_HINT}")
         context, question, answer = (record.get(name) for name in ("context", "question", "answer"))
@@ -147,7 +153,7 @@ def cut_sentences(text: str) -> tuple[str, ...]:
 
 def split_sentence(text: str, data: StoriesConfig) -> list[str]:
     """A sentence as words."""
-    words = [word for word in surfaces(text, "word") or () if word]
+    words = [word for word in surfaces(normalize(text, data.normalize), "word") or () if word]
     return [word.lower() for word in words] if data.lower_case else words
 
 

@@ -37,6 +37,7 @@ from elman.tasks.qa.stories import Question, StoryBatches, question_from_json, q
 from elman.tasks.word_vectors import vector_tensors, vector_words
 from elman.text.corpus import learn_tokenizer
 from elman.text.rows import count_rows, lengths_of
+from elman.text.units.forms import form_of
 from elman.text.units.word_list import WordList, learn_words
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan, adam_settings
@@ -61,7 +62,7 @@ class QaTask(FoundedTask[QaRecord, QaAssets, list[Question]]):
         """Read the questions, learn words and answers."""
         data: StoriesConfig = self.data_settings(request.settings["data"])
         model: ReaderConfig = self.model_settings(request.settings["model"])
-        training, heldout, notes = _read_parts(request, data)
+        data, training, heldout, notes = _read_parts(request, data)
         labels = tuple(sorted({question.answer for question in training}))
         if len(labels) < 2:
             raise DataError(f"every question has the same answer, {labels[0]!r}: there is nothing to learn")
@@ -145,7 +146,7 @@ class QaTask(FoundedTask[QaRecord, QaAssets, list[Question]]):
                 assert assets.answers is not None
                 return WritingNet(record.model, inputs, answer_vocab_size=assets.answers.vocab_size)
             case _:
-                return ChoosingNet(record.model, inputs, num_answers=len(record.labels))
+                return ChoosingNet(record.model, inputs, num_labels=len(record.labels))
 
     def batches(self, record: QaRecord, examples: QaExamples, *, train: TrainConfig) -> Batches:
         """The training questions."""
@@ -210,9 +211,12 @@ class QaTask(FoundedTask[QaRecord, QaAssets, list[Question]]):
         return [question_from_json(row) for row in rows]
 
 
-def _read_parts(request: TrainRequest, data: StoriesConfig) -> tuple[list[Question], list[Question], list[str]]:
-    """Questions to train on, held-out ones, and what is to be said of them."""
+def _read_parts(
+    request: TrainRequest, data: StoriesConfig
+) -> tuple[StoriesConfig, list[Question], list[Question], list[str]]:
+    """The settings with the form of the texts; questions to train on, held-out ones, and what is to be said of them."""
     questions, num_dropped = read_stories(request.data, data)
+    data = data.with_form(form_of(text for question in questions for text in (*question.context, question.question)))
     notes = [f"{num_dropped:,} bad lines were dropped"] * bool(num_dropped)
     training, heldout = questions, list[Question]()
     if request.holds_out:
@@ -220,7 +224,7 @@ def _read_parts(request: TrainRequest, data: StoriesConfig) -> tuple[list[Questi
         notes.append(f"{len(heldout):,} of {len(questions):,} questions are held out")
     if request.valid is not None:
         heldout, _ = read_stories(request.valid, data)
-    return training, heldout, notes
+    return data, training, heldout, notes
 
 
 class _Encoded(NamedTuple):

@@ -6,14 +6,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from elman.core.settings import Columns, Config
+from elman.core.settings import Columns
 from elman.nets.config import NetConfig, Reset, Score, Skip, check_reset, fitting_heads
-from elman.text.settings import Units, check_columns
+from elman.text.settings import ReadingConfig, Units, check_columns
 
 Context = Literal["initial", "every", "all", "fixed", "attention"]
 
 
-class PairsConfig(Config):
+class PairsConfig(ReadingConfig):
     """How pairs of a source and a target become symbols."""
 
     units: Units = Field("auto", description="how text is cut into tokens; auto looks at the data; of both sides")
@@ -47,10 +47,6 @@ class PairsConfig(Config):
     too_long: Literal["refuse", "truncate", "drop"] | None = Field(
         None, description="what becomes of longer pairs; refuse if not given, drop where max_length is given"
     )
-    errors: Literal["strict", "replace"] = Field(
-        "strict", description="broken UTF-8: refuse it, or put U+FFFD in its place"
-    )
-    skip_bad: bool = Field(False, description="drop malformed lines, and count them")
     heldout: float = Field(
         0.05, gt=0, lt=1, description="share of the sources that is held out where no --valid is given"
     )
@@ -190,5 +186,5 @@ class Seq2SeqConfig(NetConfig):
         if self.head not in ("full", "adaptive") or (self.head == "adaptive" and self.label_smoothing):
             raise ValueError(f"head={self.head} is not for seq2seq with these settings")
         if self.skip != "none" and max(self.layers, self.encoder_layers or 0) < 2:
-            raise ValueError(f"skip={self.skip} joins layers, and there are not two")
+            raise ValueError(f"skip={self.skip} needs at least two layers")
         return self

@@ -1,4 +1,4 @@
-"""Pairs as ids: a vocabulary for each side, or one for both, learnt from the training rows.
+"""Pairs as ids: a vocabulary for each side, or one for both, learned from the training rows.
 
 Each side is one stream of ids, every row's tokens followed by EOS_ID, as in any corpus; the two have equally many rows.
 """
@@ -49,7 +49,7 @@ class PairCorpus:
 
 @dataclass(frozen=True, eq=False)
 class LearnedPairs:
-    """The vocabularies, and the rows they were learnt from and held out."""
+    """The vocabularies, and the rows they were learned from and held out."""
 
     source: Tokenizer
     target: Tokenizer

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from pydantic import model_validator
@@ -20,6 +20,7 @@ from elman.lm.search import Hypothesis, beam_search
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, PredictOptions, ShouldStop
 from elman.tasks.measuring import part_notes, rows_in_time
+from elman.tasks.seq2seq.assets import Tokenizers
 from elman.tasks.seq2seq.config import PairsConfig, Seq2SeqConfig
 from elman.tasks.seq2seq.data import MAX_LENGTH, PairBatches, encode_pairs
 from elman.tasks.seq2seq.inside import PairReading, symbols
@@ -28,14 +29,13 @@ from elman.tasks.seq2seq.reading import read_only_sources, read_pairs
 from elman.tasks.seq2seq.translations import BEAM, LENGTH_PENALTY, SearchOptions, Translation, Translations
 from elman.text.batches import one_pass
 from elman.text.columns import join_columns
-from elman.text.readers import Sources
+from elman.text.readers import Sources, as_texts
 from elman.text.rows import pad_all
 from elman.text.tables import Pairs
+from elman.text.units.forms import normalize
 from elman.text.units.surfaces import surfaces
-from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS_ID, UNK, UNK_ID
 
-SOURCE_PREFIX = "source_"  # prefix of the source tokenizer's files; the target's have the usual names
 SEARCH_ROWS = 320  # hypotheses (sources times beam width) decoded in one batch
 SCORE_TOKENS = 4000
 MAX_LOGITS = 4_000_000  # logits a decoding step may hold in memory, over the whole batch
@@ -52,20 +52,6 @@ class Seq2SeqRecord(LabelRecord[PairsConfig, Seq2SeqConfig]):
         if isinstance(model, dict) and model.get("context") == "fixed":
             return values | {"model": {"fixed_reaches": "output"} | model}
         return values
-
-
-class Tokenizers(NamedTuple):
-    """Those of both sides; the same one twice where the vocabulary is shared."""
-
-    source: Tokenizer
-    target: Tokenizer
-
-    def files(self) -> dict[str, bytes]:
-        """Both tokenizers', or one's where both are the same."""
-        found = dict(self.target.files())
-        if self.source is not self.target:
-            found |= {SOURCE_PREFIX + name: content for name, content in self.source.files().items()}
-        return found
 
 
 class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
@@ -100,15 +86,14 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
     ) -> Any:
         """The best target of a source, or a list of them for a list of sources."""
         options = SearchOptions(beam=beam, length_penalty=length_penalty, prefix=prefix, max_tokens=max_tokens)
-        if isinstance(text, str):
-            return self.translate([self.source_text(text)], options)[0][0].text
-        return [found[0].text for found in self.translate([self.source_text(line) for line in text], options)]
+        found = self.translate([self.source_text(line) for line in as_texts(text)], options)
+        return found[0][0].text if isinstance(text, str) else [best[0].text for best in found]
 
     def _predict_lines(self, sources: Sources, options: PredictOptions) -> Iterator[Translations]:
         """The targets of every line; a blank line's target is blank."""
         searching = self._search_options(options)
         number = 0
-        for lines in read_only_sources(sources, options.reading(self.data), options.on_bad):
+        for lines in read_only_sources(sources, self.data.reading(options.errors)):
             texts, places = [line.text or "" for line in lines], [line.place for line in lines]
             for text, best in zip(texts, self.translate(texts, searching, places=places), strict=True):
                 number += 1
@@ -118,8 +103,16 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
 
     def _encode_row(self, text: str) -> Array:
         """A source as ids; of one that is too long the beginning."""
-        source = self.source_text(text.replace("\n", " ")).strip()
-        return self._encode(source, "the source", SearchOptions(truncates=True))[0][:-1]
+        return self._source_row(self.source_text(text.replace("\n", " ")))
+
+    def _source_row(self, source: str, place: str = "the source") -> Array:
+        source = normalize(source, self.data.normalize).strip()
+        return self._encode(source, place, SearchOptions(truncates=True))[0][:-1]
+
+    def _read_rows(self, sources: Sources, reading: PairsConfig) -> Iterator[list[tuple[str, Array]]]:
+        """The sources of some files."""
+        for lines in read_only_sources(sources, reading):
+            yield [(line.text or "", self._source_row(line.text or "", line.place)) for line in lines]
 
     def kinds(self, text: str = "") -> tuple[str, ...]:
         """Where the decoder looked, what the target is made of, and what the layers do."""
@@ -128,7 +121,7 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
 
     def pair_reading(self, text: str, target: str | None = None) -> PairReading:
         """A source and its target, or the best one that a search finds, as the net reads them."""
-        text = self.source_text(text)
+        text = normalize(self.source_text(text), self.data.normalize)
         if target is None:
             target = self.translate([text], SearchOptions(truncates=True, copies_unknown=False))[0][0].text
         source = self._encode(text.strip(), "the source", SearchOptions(truncates=True))[0]
@@ -173,7 +166,7 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
         """The best targets of every source, best first. `places` says where a source stands, for errors."""
         options = options or SearchOptions()
         _check_options(options, self.config)
-        texts = [source.strip() for source in sources]
+        texts = [normalize(source, self.data.normalize).strip() for source in sources]
         encoded = [self._encode(text, places[i] if places else "the source", options) for i, text in enumerate(texts)]
         prefix = self.target.encode(options.prefix).astype(np.int64)
         found = [[Translation("", 0.0, (), ())] for _ in sources]
@@ -273,7 +266,7 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """BLEU, chrF, exact match and edits of what it writes, by length too, and the perplexity of the references."""
-        pairs = read_pairs(data, options.reading(self.data), targets=options.targets)
+        pairs = read_pairs(data, self.data.reading(options.errors), targets=options.targets)
         corpus, notes = encode_pairs(pairs, self.source, self.target, self.data, is_training=False)
         found = self.translation_numbers(pairs, beam=options.beam, should_stop=lambda: False)
         assert found is not None

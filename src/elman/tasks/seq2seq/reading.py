@@ -13,8 +13,7 @@ from elman.core.errors import DataError
 from elman.tasks.seq2seq.config import PairsConfig
 from elman.text.column_names import SOURCES, TARGETS
 from elman.text.formats import SAMPLE_LINES, guess_task
-from elman.text.readers import SKIP_HINT, Fault, LineBlock, OnBad, Sources
-from elman.text.settings import DataConfig
+from elman.text.readers import SKIP_HINT, Fault, LineBlock, Sources
 from elman.text.tables import (
     Format,
     Pairs,
@@ -38,22 +37,17 @@ def read_pairs(sources: Sources, data: PairsConfig, *, targets: Sources | None =
     if targets is not None:
         if data.source:
             raise DataError("data.source picks columns of a table, not lines of two files", hint="leave it out")
-        read_aligned(sources, targets, _reading(data), found)
+        read_aligned(sources, targets, data, found)
     else:
-        read_rows(sources, _reading(data), partial(_choose_format, data, True), found, header=data.header)
+        read_rows(sources, data, partial(_choose_format, data, True), found, header=data.header)
     if not len(found):
         raise DataError("there are no pairs in the input", hint="it needs at least one source and its target")
     return found
 
 
-def read_only_sources(sources: Sources, data: PairsConfig, on_bad: OnBad) -> Iterator[list[SourceLine]]:
+def read_only_sources(sources: Sources, data: PairsConfig) -> Iterator[list[SourceLine]]:
     """The sources of some files, read as `read_pairs` reads them; targets may be there or not."""
-    reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": False})
-    return read_sources(sources, reading, partial(_choose_format, data, False), header=data.header, on_bad=on_bad)
-
-
-def _reading(data: PairsConfig) -> DataConfig:
-    return DataConfig.model_validate({"errors": data.errors, "skip_bad": data.skip_bad})
+    return read_sources(sources, data, partial(_choose_format, data, False), header=data.header)
 
 
 def _choose_format(data: PairsConfig, needs_target: bool, lines: LineBlock, texts: Sequence[str]) -> Format:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +13,15 @@ from elman.core.arrays import Array
 from elman.tasks.base import Examples, Prepared, ReadFile, Report, ShouldStop, TrainRequest
 from elman.tasks.foundation import Foundation, Given
 from elman.tasks.founded_task import FoundedTask, foundation_of, is_bidirectional
+from elman.tasks.seq2seq.assets import SOURCE_PREFIX, Tokenizers
 from elman.tasks.seq2seq.config import PairsConfig, Seq2SeqConfig
 from elman.tasks.seq2seq.data import PairBatches, encode_pairs, learn_vocabularies
-from elman.tasks.seq2seq.model import SOURCE_PREFIX, Seq2SeqRecord, Tokenizers, Translator
+from elman.tasks.seq2seq.model import Seq2SeqRecord, Translator
 from elman.tasks.seq2seq.plan import plan_pairs
 from elman.tasks.seq2seq.reading import read_pairs
 from elman.text.rows import count_rows, lengths_of, step_tokens
 from elman.text.tables import Pairs
+from elman.text.units.forms import form_of
 from elman.text.units.tokenizer import Tokenizer
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
@@ -50,6 +53,7 @@ class Seq2SeqTask(FoundedTask[Seq2SeqRecord, Tokenizers, Pairs]):
         data: PairsConfig = self.data_settings(request.settings["data"])
         model: Seq2SeqConfig = self.model_settings(request.settings["model"])
         pairs = read_pairs(request.data, data, targets=request.targets)
+        data = data.with_form(form_of(chain(pairs.sources, pairs.targets)))
         base = foundation_of(request)
         source_words = None if base is None else base.tokenizer
         learned = learn_vocabularies(pairs, data, heldout=request.holds_out, source_words=source_words)

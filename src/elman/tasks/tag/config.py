@@ -6,15 +6,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from elman.core.settings import Config
 from elman.core.values import Form
 from elman.nets.config import TextEncoderConfig
+from elman.text.settings import ReadingConfig
 
 CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 Column = Annotated[str, Form("a name in small letters, like xpos, or a number from 1", r"[a-z]+|[1-9][0-9]*")]
 
 
-class SentencesConfig(Config):
+class SentencesConfig(ReadingConfig):
     """How words with tags become symbols."""
 
     column: Column | None = Field(
@@ -28,10 +28,6 @@ class SentencesConfig(Config):
         le=2_000_000,
         description="size of the vocabulary, at most; the most frequent words are kept; those of the word vectors among them",
     )
-    errors: Literal["strict", "replace"] = Field(
-        "strict", description="broken UTF-8: refuse it, or put U+FFFD in its place"
-    )
-    skip_bad: bool = Field(False, description="drop sentences with malformed lines, and count them")
     heldout: float = Field(0.05, gt=0, lt=1, description="share of DATA that is held out where no --valid is given")
 
 

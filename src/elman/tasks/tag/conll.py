@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from elman.core.errors import DataError
 from elman.tasks.tag.config import CONLLU_COLUMNS, SentencesConfig
 from elman.text.formats import SAMPLE_LINES, guess_task
-from elman.text.readers import SKIP_HINT, Fault, LineBlock, OnBad, Reader, Sources
-from elman.text.settings import DataConfig
+from elman.text.readers import SKIP_HINT, Fault, LineBlock, Reader, Sources
+from elman.text.records import parser_says
 from elman.text.tables import Pairs, read_aligned
 
 Format = Literal["lines", "conllu", "columns", "jsonl"]  # lines: words only, with spaces between
@@ -60,7 +60,7 @@ def read_sentences(
 def _read_aligned(sources: Sources, targets: Sources, data: SentencesConfig) -> tuple[list[Sentence], int]:
     """Words from the lines of some files, and their tags from the same lines of others."""
     pairs = Pairs()
-    read_aligned(sources, targets, DataConfig.model_validate({"errors": data.errors, "skip_bad": data.skip_bad}), pairs)
+    read_aligned(sources, targets, data, pairs)
     found = []
     for row, (line, tags) in enumerate(zip(pairs.sources, pairs.targets, strict=True)):
         words, given = tuple(line.split()), tuple(tags.split())
@@ -85,11 +85,12 @@ class SentenceReader:
         *,
         needs_tags: bool = True,
         as_format: Format | None = None,
-        on_bad: OnBad = "stop",
+        keep_bad: bool = False,
     ) -> None:
-        reading = DataConfig.model_validate({"errors": data.errors, "skip_bad": False})
-        self._reader = Reader(sources, reading, keep_records=True, on_bad=on_bad)
-        self._keeps_bad = on_bad == "blank"
+        # a line that is dropped would tear a sentence: only where each stays in its place may one be empty
+        reading = data.model_copy(update={"skip_bad": data.skip_bad and keep_bad})
+        self._reader = Reader(sources, reading, keep_records=True, keep_lines=keep_bad)
+        self._keeps_bad = keep_bad and data.skip_bad
         self.format: Format = as_format or "lines"  # of the file that is being read
         self._data = data
         self._needs_tags = needs_tags
@@ -115,12 +116,20 @@ class SentenceReader:
         if parser is not None and waiting:
             yield self._parsed(parser, [(waiting, number)])
 
+    def answered(self, sentences: Sequence[Sentence]) -> list[Sentence]:
+        """Those that have an answer of their own: lines, sentences with words, and what was passed over."""
+        return [one for one in sentences if one.words or self._keeps_bad or self.format == "lines"]
+
     def _parsed(self, parser: _Parser, pieces: Sequence[tuple[list[str], int]]) -> list[Sentence]:
         found = []
         for lines, number in pieces:
             sentence = parser.parse(lines, number)
             if isinstance(sentence, Sentence):
-                found.append(sentence)
+                words, tags = (
+                    tuple(self._reader.read_text(text, parser.source) for text in side)
+                    for side in (sentence.words, sentence.tags)
+                )
+                found.append(replace(sentence, words=words, tags=tags))
             elif self._keeps_bad:
                 found.append(Sentence((), (), parser.source, number, tuple(lines)))
             elif self._data.skip_bad:
@@ -140,14 +149,22 @@ def find_format(lines: LineBlock, texts: Sequence[str], *, needs_tags: bool) -> 
     words = [text for text in texts if text.strip() and not text.startswith("#")]
     if words and _is_conllu(words[0]):
         return "conllu"
-    if not needs_tags and not lines.has_records and guess.task != "tag":
+    if not needs_tags and not lines.has_records and guess.task != "tag" and not _has_tabbed_columns(words):
         return "lines"
+    if lines.has_records and has_tokens:
+        raise DataError(f"{lines.source} has words, but no tags", hint="`elman predict` gives them tags")
     if guess.task not in ("tag", "lm", "seq2seq") or lines.has_records:
+        is_unknown = lines.has_records and guess.task == "lm"
         raise DataError(
             f"{lines.source} is not words with tags: it looks like {guess.like}",
-            hint=f"elman train {guess.task} is for such files",
+            hint=_RECORD_HINT if is_unknown else f"elman train {guess.task} is for such files",
         )
     return "columns"
+
+
+def _has_tabbed_columns(rows: Sequence[str]) -> bool:
+    """Whether every row has the same columns, two or more, between tabs: a word and its tags, not a line of words."""
+    return len({row.count("\t") for row in rows}) == 1 and "\t" in rows[0]
 
 
 def _is_conllu(line: str) -> bool:
@@ -256,7 +273,7 @@ def _parse_record(text: str, *, needs_tags: bool) -> tuple[tuple[str, ...], tupl
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return Fault("is not JSON", f"the parser says: {error}; {SKIP_HINT}")
+        return Fault("is not JSON", f"{parser_says(error)}; {SKIP_HINT}")
     sides: list[Any] = [record.get(name) if isinstance(record, dict) else None for name in ("tokens", "tags")]
     if not needs_tags and sides[1] is None and isinstance(sides[0], list):
         sides[1] = [NOT_GIVEN] * len(sides[0])

@@ -10,6 +10,7 @@ from elman.tasks.label_metrics import Counts, label_counts
 from elman.tasks.tag.spans import find_scheme, spans_of
 
 Rows = Sequence[Sequence[str]]
+FEW = 0.1  # share of the words to be tagged below which a tagger tags almost nothing
 
 
 def tag_numbers(given: Rows, wanted: Rows) -> dict[str, Any]:
@@ -35,6 +36,20 @@ def tag_numbers(given: Rows, wanted: Rows) -> dict[str, Any]:
         "sentences": len(wanted),
         "by_label": report,
     }
+
+
+def one_tag_notes(given: Rows, wanted: Rows) -> list[str]:
+    """What to say of a tagger that gives nearly all words the commonest tag: it has learned nothing yet."""
+    counts = Counter(tag for row in wanted for tag in row)
+    if not counts:
+        return []
+    commonest, most = counts.most_common(1)[0]
+    num_wanted = counts.total() - most
+    num_given = sum(tag != commonest for row in given for tag in row)
+    if num_given >= FEW * num_wanted or num_wanted < 1 / FEW:
+        return []
+    found = f"{num_given:,} words were given another tag than {commonest}, and {num_wanted:,} should have been"
+    return [f"it tags almost nothing: {found}; more training or more data may help"]
 
 
 def span_counts(given: Rows, wanted: Rows) -> dict[str, Counts]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -11,27 +11,28 @@ import numpy as np
 
 from elman import pictures
 from elman.core.arrays import Array
-from elman.core.errors import DataError, UsageError, no_such
+from elman.core.errors import UsageError, no_such
 from elman.explain.kind import OF_WORDS, of_cells
 from elman.explain.reading import Reading, refuse_empty
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.label_metrics import confusions
 from elman.tasks.measuring import part_notes, rounded, rows_in_time
+from elman.tasks.strange import refuse_strange
 from elman.tasks.tag.assets import TagAssets
 from elman.tasks.tag.config import SentencesConfig, TaggerConfig
 from elman.tasks.tag.conll import Format, Sentence, SentenceReader, read_sentences, write_sentence
 from elman.tasks.tag.data import FormTable, TagBatches, Words, encode_sentences
-from elman.tasks.tag.metrics import tag_numbers
+from elman.tasks.tag.metrics import one_tag_notes, tag_numbers
 from elman.text.batches import one_pass
-from elman.text.readers import Sources
+from elman.text.readers import Sources, rows_of
 from elman.text.rows import begins_of, like_length, padded
+from elman.text.units.forms import normalize
 from elman.text.units.vocabulary import UNK_ID
 
 TagRecord = LabelRecord[SentencesConfig, TaggerConfig]
 
 READ_WORDS = 6000  # words in one batch of sentences, padding included
-STRANGE_SHARE = 0.9  # share of unknown tags from which on data is refused
 SHOWN_SHARE = 5e-4  # probability from which on a label is listed in JSON
 
 
@@ -102,7 +103,7 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         """
         if isinstance(text, str):
             return " ".join(self.tag([text.split()])[0].tags)
-        sentences = list(text)
+        sentences = list(rows_of(text))
         if not all(isinstance(sentence, str) for sentence in sentences):
             _check_words(sentences)
             return [list(tagged.tags) for tagged in self.tag(sentences)]
@@ -130,6 +131,12 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         """The words of a text: the net numbers and spells those of a batch together."""
         return text.split()
 
+    def _read_rows(self, sources: Sources, reading: SentencesConfig) -> Iterator[list[tuple[str, Any]]]:
+        """The sentences of some files, without their tags."""
+        reader = SentenceReader(sources, reading, needs_tags=False, keep_bad=True)
+        for sentences in reader.blocks():
+            yield [(" ".join(sentence.words), sentence.words) for sentence in reader.answered(sentences)]
+
     def _layer_vectors(self, rows: Sequence[Any]) -> Any:
         return self.net.word_vectors(self._words(rows))
 
@@ -156,7 +163,8 @@ class Tagger(NetModel[TagRecord, TagAssets]):
 
     def _words(self, sentences: Sequence[Sequence[str]]) -> Words:
         """Sentences as the net reads them."""
-        (ids,), forms = encode_sentences([sentences], self.lexicon)
+        words = [[normalize(word, self.data.normalize) for word in sentence] for sentence in sentences]
+        (ids,), forms = encode_sentences([words], self.lexicon)
         rows, lengths = padded(ids, begins_of(ids), np.arange(len(sentences)))
         return FormTable(forms).look_up(rows[:, :-1], lengths - 1)
 
@@ -177,12 +185,12 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         if options.format not in (None, *get_args(Format)):
             raise no_such("format", options.format, get_args(Format))
         as_format = cast(Format | None, options.format)
-        reading = options.reading(self.data)
-        reader = SentenceReader(sources, reading, needs_tags=False, as_format=as_format, on_bad=options.on_bad)
+        reading = self.data.reading(options.errors)
+        reader = SentenceReader(sources, reading, needs_tags=False, as_format=as_format, keep_bad=True)
         for sentences in reader.blocks():
             keeps_lines = reader.format in ("conllu", "columns") and not options.details
-            if reader.format in ("conllu", "columns", "jsonl") and not keeps_lines and options.errors != "skip":
-                sentences = [sentence for sentence in sentences if sentence.words]
+            if not keeps_lines:
+                sentences = reader.answered(sentences)
             found = self.tag([sentence.words for sentence in sentences], with_probabilities=options.details)
             for sentence, tagged in zip(sentences, found, strict=True):
                 if keeps_lines:
@@ -195,23 +203,19 @@ class Tagger(NetModel[TagRecord, TagAssets]):
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """Accuracy, F1 and a report by label."""
-        sentences, num_dropped = read_sentences(data, options.reading(self.data), targets=options.targets)
-        self._refuse_strange_tags(sentences)
+        sentences, num_dropped = read_sentences(data, self.data.reading(options.errors), targets=options.targets)
+        self._refuse_strange_tags(sentences, data)
         found = self.numbers(sentences, should_stop=lambda: False)
         assert found is not None
         extra: dict[str, Any] = {"dropped_sentences": num_dropped} if num_dropped else {}
         return found | extra
 
-    def _refuse_strange_tags(self, sentences: Sequence[Sentence]) -> None:
+    def _refuse_strange_tags(self, sentences: Sequence[Sentence], data: Sources) -> None:
         """Data of another task is no test of this model."""
         tags = [tag for sentence in sentences for tag in sentence.tags]
         strange = [tag for tag in tags if tag not in self.labels]
-        if len(strange) > STRANGE_SHARE * len(tags):
-            examples = ", ".join(repr(tag) for tag in dict.fromkeys(strange[:50]))
-            raise DataError(
-                f"{len(strange):,} of {len(tags):,} tags are none that this model knows ({examples[:80]})",
-                hint="is this data for another task or model? data.column chooses the column of the tag in training",
-            )
+        hint = "data.column chooses the column of the tag in training"
+        refuse_strange("tags", strange, len(tags), data, task=self.record.task, hint=hint)
 
     def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What was taken for what."""
@@ -233,6 +237,7 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         notes = part_notes(len(rows), len(sentences), "sentences")
         if unseen:
             notes.append(f"tags that were never seen in training, and so are never right: {', '.join(unseen[:10])}")
+        notes += one_tag_notes(tags, truth)
         return {
             **tag_numbers(tags, truth),
             "unknown_words": num_unknown,
@@ -257,5 +262,9 @@ class Tagger(NetModel[TagRecord, TagAssets]):
 def _check_words(sentences: Sequence[Any]) -> None:
     """Refuse what is neither lines nor lists of words."""
     for sentence in sentences:
-        if isinstance(sentence, str) or not all(isinstance(word, str) for word in sentence):
+        if (
+            isinstance(sentence, str)
+            or not isinstance(sentence, Iterable)
+            or not all(isinstance(word, str) for word in sentence)
+        ):
             raise UsageError(f"{sentence!r} is not a list of words", hint="give lines, or sentences as lists of words")

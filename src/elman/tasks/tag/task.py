@@ -35,6 +35,7 @@ from elman.tasks.tag.model import Tagger, TagRecord
 from elman.tasks.tag.spans import find_scheme, first_breach
 from elman.tasks.word_vectors import vector_tensors, vector_words
 from elman.text.rows import count_rows, step_tokens
+from elman.text.units.forms import form_of
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
@@ -63,7 +64,7 @@ class TagTask(FoundedTask[TagRecord, TagAssets, list[Sentence]]):
         """Read the sentences and learn words, characters and tags."""
         data: SentencesConfig = self.data_settings(request.settings["data"])
         model: TaggerConfig = self.model_settings(request.settings["model"])
-        training, heldout, notes = _read_parts(request, data)
+        data, training, heldout, notes = _read_parts(request, data)
         labels = labels_of(training)
         _check_labels(labels)
         model, scheme_notes = _choose_output(model, labels, training)
@@ -174,9 +175,12 @@ class TagTask(FoundedTask[TagRecord, TagAssets, list[Sentence]]):
         return [Sentence(tuple(words), tuple(tags)) for words, tags in rows]
 
 
-def _read_parts(request: TrainRequest, data: SentencesConfig) -> tuple[list[Sentence], list[Sentence], list[str]]:
-    """Sentences to train on, held-out ones, and what is to be said of them."""
+def _read_parts(
+    request: TrainRequest, data: SentencesConfig
+) -> tuple[SentencesConfig, list[Sentence], list[Sentence], list[str]]:
+    """The settings with the form of the words; sentences to train on, held-out ones, and what is to be said of them."""
     sentences, num_dropped = read_sentences(request.data, data, targets=request.targets)
+    data = data.with_form(form_of(word for sentence in sentences for word in sentence.words))
     notes = [f"{num_dropped:,} bad sentences were dropped"] * bool(num_dropped)
     training, heldout = sentences, list[Sentence]()
     if request.holds_out:
@@ -184,7 +188,7 @@ def _read_parts(request: TrainRequest, data: SentencesConfig) -> tuple[list[Sent
         notes.append(f"{len(heldout):,} of {len(sentences):,} sentences are held out")
     if request.valid is not None:
         heldout, _ = read_sentences(request.valid, data, targets=request.valid_targets)
-    return training, heldout, notes
+    return data, training, heldout, notes
 
 
 def _corpus(examples: TagExamples, part: str) -> TagCorpus:

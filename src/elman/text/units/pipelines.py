@@ -10,10 +10,11 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from elman.core.errors import DataError
 from elman.text.units.alphabet import BYTE_CHARACTERS, BYTE_OF
+from elman.text.units.forms import Normalize
 from elman.text.units.letters import SPACE_MARK, WORD_PATTERN, WORD_REGEX
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK
 
@@ -36,6 +37,7 @@ class TokenizerSpec:
     tokens: Sequence[str]  # by id
     separator: str | None = None  # `space` units only
     merges: Sequence[tuple[str, str]] = ()  # `bpe` units only, in order of priority
+    normalize: Normalize = "none"  # the Unicode form that text is rewritten in first
 
 
 def write(spec: TokenizerSpec) -> dict[str, bytes]:
@@ -48,6 +50,7 @@ def write(spec: TokenizerSpec) -> dict[str, bytes]:
         "clean_up_tokenization_spaces": False,
         "elman_units": spec.units,
         "elman_separator": spec.separator,
+        **({"elman_normalize": spec.normalize} if spec.normalize != "none" else {}),
     }
     return {TOKENIZER_FILE: _dump(tokenizer_json(spec)), CONFIG_FILE: _dump(config)}
 
@@ -55,6 +58,10 @@ def write(spec: TokenizerSpec) -> dict[str, bytes]:
 def tokenizer_json(spec: TokenizerSpec) -> dict[str, Any]:
     """The content of tokenizer.json, keys in the library's order."""
     pipeline = _pipeline(spec.units, spec.separator)
+    if spec.normalize != "none":
+        rest = pipeline["normalizer"]
+        others = [] if rest is None else rest.get("normalizers", [rest])
+        pipeline["normalizer"] = {"type": "Sequence", "normalizers": [{"type": spec.normalize}, *others]}
     pipeline["model"]["vocab"] = {token: i for i, token in enumerate(spec.tokens)}
     if pipeline["model"]["type"] == "BPE":
         pipeline["model"]["merges"] = [list(pair) for pair in spec.merges]
@@ -69,12 +76,15 @@ def read(read_file: Callable[[str], bytes]) -> TokenizerSpec:
         raise _refusal(CONFIG_FILE, "its units are missing or unknown")
     if not (separator is None or (isinstance(separator, str) and separator and units == "space")):
         raise _refusal(CONFIG_FILE, "its separator is invalid")
+    normalize = config.get("elman_normalize", "none")
+    if normalize not in get_args(Normalize):
+        raise _refusal(CONFIG_FILE, "its Unicode form is unknown")
     model = stored.get("model")
     if not isinstance(model, dict):
         raise _refusal(TOKENIZER_FILE, "it has no model")
     tokens = _checked_vocabulary(model.get("vocab"))
     merges = _checked_merges(model.get("merges"), tokens) if units.startswith("bpe:") else ()
-    spec = TokenizerSpec(units, tokens, separator, merges)
+    spec = TokenizerSpec(units, tokens, separator, merges, normalize)
     if not _equal(stored, tokenizer_json(spec)):
         raise _refusal(TOKENIZER_FILE, f"it does not match {units} units")
     _check_tokens(units, tokens, separator)

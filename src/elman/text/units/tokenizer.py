@@ -15,6 +15,7 @@ from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.text.units import pipelines
 from elman.text.units.decoding import ByteDecoder, Decoder, SymbolDecoder, WordDecoder
+from elman.text.units.forms import normalize, normalize_bytes
 from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.splitters import (
     BpeSplitter,
@@ -28,6 +29,8 @@ from elman.text.units.splitters import (
 from elman.text.units.surfaces import unknown_words
 from elman.text.units.vocabulary import EOS_ID
 
+LONG_LINE = 1 << 20  # characters
+
 
 class Tokenizer:
     """The vocabulary of a model, with encoding and decoding of text."""
@@ -36,6 +39,7 @@ class Tokenizer:
         self._spec = spec
         self.units = spec.units  # "space", "word", "char", "byte" or "bpe:8000"
         self.separator = spec.separator
+        self.normalize = spec.normalize
         self.tokens = spec.tokens  # by id: <unk>, </s>, then by descending frequency
 
     @property
@@ -47,6 +51,7 @@ class Tokenizer:
     def fingerprint(self) -> str:
         """Equal for tokenizers that give the same ids for every text."""
         content = [self.units, self.separator, list(self.tokens), [list(pair) for pair in self._spec.merges]]
+        content += [self.normalize] if self.normalize != "none" else []
         return hashlib.blake2b(json.dumps(content).encode(), digest_size=8).hexdigest()
 
     @cached_property
@@ -73,10 +78,13 @@ class Tokenizer:
             line.encode()
         except UnicodeEncodeError as error:
             raise DataError(f"character {error.start + 1} of the text is a lone surrogate") from None
+        line = normalize(line, self.normalize)
         pattern = reserved_pattern(self.units, self.separator)
         reserved = pattern.search(line.encode()) if pattern is not None else None
         if reserved:
             raise DataError(f"the text contains {reserved[1].decode()}, which is reserved", hint="remove it")
+        if len(line) > LONG_LINE and "\0" not in line:  # its symbols one by one would not fit into memory
+            return self._splitter.encode(line.encode() + b"\n")[:-1]
         return np.array(self._splitter.encode_line(line), dtype=np.int32)
 
     def encode_text(self, text: str) -> Array:
@@ -90,11 +98,11 @@ class Tokenizer:
 
         Faster for large texts, which must be UTF-8 without NUL or reserved symbols; `read_blocks` checks that.
         """
-        return self._splitter.encode(lines)
+        return self._splitter.encode(normalize_bytes(lines, self.normalize))
 
     def unknown_words(self, lines: bytes, ids: Array) -> list[str]:
         """What stood for each UNK_ID among the ids of `encode_lines`, in order; nothing for units that are not words."""
-        return unknown_words(lines, ids, self.units, self.separator)
+        return unknown_words(normalize_bytes(lines, self.normalize), ids, self.units, self.separator)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; the end of a line is a newline."""

@@ -36,10 +36,10 @@ def learn_words(
     more_words: Iterable[str] = (),
     folds_case: bool = False,
 ) -> WordList:
-    """The words of at least min_count, then `more_words`, up to max_words in all."""
+    """The words of at least min_count, then `more_words`, up to max_words in all; never one with a tab or a line break."""
     reserved = {UNK, EOS, BOS}
     words = [word for word, count in counts.most_common(max_words) if count >= min_count]
-    known = dict.fromkeys(word for word in words if word not in reserved)
+    known = dict.fromkeys(word for word in words if word not in reserved and not {SEPARATOR, "\n"} & {*word})
     for word in more_words:
         if len(known) >= max_words:
             break

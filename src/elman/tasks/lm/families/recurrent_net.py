@@ -48,12 +48,15 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
 
     def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
         reading = self._read_layers(tokens_TB, self._states(carried), is_noisy=is_noisy)
-        if self.config.initial_state == "learned":
-            return reading._replace(carried=(*reading.carried, torch.zeros_like(carried[-1])))
-        return reading
+        return reading._replace(carried=self._going_on(reading.carried, carried))
 
-    def _layer_vectors(self, tokens_TB: Tensor, carried: Carried) -> list[Tensor]:
-        return super()._layer_vectors(tokens_TB, self._states(carried))
+    def _layer_vectors(self, tokens_TB: Tensor, carried: Carried) -> tuple[list[Tensor], Carried]:
+        layers, after = super()._layer_vectors(tokens_TB, self._states(carried))
+        return layers, self._going_on(after, carried)
+
+    def _going_on(self, states: Carried, before: Carried) -> Carried:
+        """What to carry on: where the initial state is learned, that no row is at a beginning any more."""
+        return (*states, torch.zeros_like(before[-1])) if self.config.initial_state == "learned" else states
 
     def trace(self, words_TBE: Tensor, carried: Carried) -> NetTrace:
         """See `NeuralModel`."""

@@ -52,9 +52,11 @@ class WindowModel(NeuralModel[WindowConfig]):
         outputs_TBH = locked_dropout(outputs_TBH, config.rate("output") if is_noisy else 0.0)
         return LayerOutputs(self._project(outputs_TBH), (read_XB[num_tokens:].t(),), None)
 
-    def _layer_vectors(self, tokens_TB: Tensor, carried: Carried) -> list[Tensor]:
-        words_XBE = self.embedding(torch.cat([carried[0].t(), tokens_TB]))
-        return [words_XBE[self.config.window - 1 :], *self.stack.vectors(self._side_by_side(words_XBE), ())]
+    def _layer_vectors(self, tokens_TB: Tensor, carried: Carried) -> tuple[list[Tensor], Carried]:
+        read_XB = torch.cat([carried[0].t(), tokens_TB])
+        words_XBE = self.embedding(read_XB)
+        layers, _ = self.stack.vectors(self._side_by_side(words_XBE), ())
+        return [words_XBE[self.config.window - 1 :], *layers], (read_XB[len(tokens_TB) :].t(),)
 
     def trace(self, words_TBE: Tensor, carried: Carried) -> NetTrace:
         """See `NeuralModel`."""
