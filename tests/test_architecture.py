@@ -65,6 +65,8 @@ TORCH_FREE = (
     *(f"training/{name}.py" for name in ("budget", "config", "journal", "plan", "plan_rows", "plan_text")),
     *(f"training/{name}.py" for name in ("display", "progress", "threads")),
 )
+# Kinds of explanations that go through a net by its gradients; each is imported when it is asked for.
+TORCH_KINDS = ("explain/gradients.py", "explain/saliency.py", "explain/states.py", "explain/reach.py")
 MAX_LINES = 400
 
 
@@ -171,7 +173,8 @@ def may_import_torch(name: str) -> bool:
     last = name.rpartition("/")[2]
     if last == "net.py" or last.endswith("_net.py"):
         return True
-    return home_of(name) in TORCH_ROOMS and name not in TORCH_FREE and last != "__init__.py"
+    is_light = name in TORCH_FREE or last == "__init__.py"
+    return name in TORCH_KINDS or (home_of(name) in TORCH_ROOMS and not is_light)
 
 
 HEAVY = tuple(module_of(name) for name in source_files() if may_import_torch(name))
