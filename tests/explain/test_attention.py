@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import elman
 from elman.core.errors import UsageError
+from tests.commands import Run
 from tests.explain.test_saliency import TINY, WORDS, make_lm, make_reader
 
 PAIRS = "".join(f"{line}\t{' '.join(reversed(line.split()))}\n" for line in WORDS * 10)
@@ -102,3 +104,24 @@ def test_a_classifier_with_attention_shows_the_words_that_counted(tmp_path: Path
     assert one["columns"] == WORDS[0].split() and sum(one["weights"][0]) == pytest.approx(1, abs=2e-3)
     drawing = str(model.explain(WORDS[0], kind="attention"))
     assert "columns: the cat sat" in drawing
+
+
+def test_predict_draws_it_on_the_way(tmp_path: Path, run: Run) -> None:
+    make_translator(tmp_path)
+    lines = tmp_path / "lines.txt"
+    lines.write_text(f"{WORDS[0]}\n{WORDS[1]}\n")
+    drawn = tmp_path / "looked.json"
+    found = run("predict", tmp_path / "m", lines, "--picture", drawn)
+    assert found.code == 0 and len(found.out.splitlines()) == 2
+    (one,) = json.loads(drawn.read_text())["maps"]
+    assert one["columns"] == [*WORDS[0].split(), "</s>"]
+    assert run("predict", tmp_path / "m", lines, "--picture", drawn).code == 74  # it is there
+    assert run("predict", tmp_path / "m", lines, "--picture", drawn, "--overwrite").code == 0
+
+
+def test_predict_refuses_a_picture_where_there_is_no_attention(tmp_path: Path, run: Run) -> None:
+    data = tmp_path / "tags.txt"
+    data.write_text("a X\nb Y\n\n" * 20)
+    elman.train("tag", data, valid="none", epochs=1, settings=TINY, out=tmp_path / "t")
+    found = run("predict", tmp_path / "t", "--picture", tmp_path / "p.svg", stdin=b"a b\n")
+    assert found.code == 2 and "has none" in found.err and found.out == ""

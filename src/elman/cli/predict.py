@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from elman.cli import terminal
-from elman.cli.options import Errors, ModelDirectory, NoVerify, Threads
+from elman.cli.options import Errors, ModelDirectory, NoVerify, OverwriteFile, Threads
 from elman.cli.verb import examples
+
+if TYPE_CHECKING:
+    from elman.tasks.base import Prediction, TaskModel
 
 
 @examples(
@@ -52,6 +55,11 @@ def predict(
             help="tag: lines, conllu, columns or jsonl. [default: by its look]",
         ),
     ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(metavar="F", help="Draw where it looked for the first line: F.svg, F.png, F.html or F.json."),
+    ] = None,
+    overwrite: OverwriteFile = False,
     errors: Errors = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object a line, with probabilities or attention.")
@@ -66,7 +74,7 @@ def predict(
     if file is None and terminal.is_typed():
         terminal.show_help(context)
     terminal.limit_threads(threads)
-    from elman.api import PredictOptions, TaskModel, load
+    from elman.api import PredictOptions, load
 
     model: TaskModel[Any] = load(directory, verify=not no_verify)
     options = PredictOptions(
@@ -82,6 +90,8 @@ def predict(
         errors=errors,
         details=json,
     )
+    if picture is not None:
+        _check_picture(model, picture, overwrite=overwrite)
     number = num_cut = 0
     for prediction in model.predict_lines(["-" if file is None else str(file)], options):
         number, num_cut = number + 1, num_cut + prediction.is_cut
@@ -90,5 +100,29 @@ def predict(
         else:
             print(prediction.line())
         sys.stdout.flush()
+        if picture is not None and number == 1:
+            _draw(model, prediction, picture, overwrite=overwrite)
     if num_cut:
         terminal.say(f"{num_cut:,} of {number:,} sources were cut")
+
+
+def _check_picture(model: TaskModel[Any], path: Path, *, overwrite: bool) -> None:
+    """Refuse a model that has no attention, and a file that cannot be written, before anything is predicted."""
+    from elman.core.errors import UsageError
+    from elman.explain.explanation import check_path
+
+    check_path(path, overwrite=overwrite)
+    if "attention" not in model.kinds():
+        raise UsageError("--picture draws attention, and this model has none", hint="elman explain shows what it has")
+
+
+def _draw(model: TaskModel[Any], prediction: Prediction, path: Path, *, overwrite: bool) -> None:
+    """Where the model looked, as `elman explain --kind attention` draws it."""
+    pair = prediction.pair()
+    if pair is None or not pair[0].strip():
+        terminal.say("no picture: elman explain --kind attention draws one of a text")
+        return
+    text, target = pair
+    found = model.explain(text, kind="attention", target=target)
+    found.save(path, overwrite=overwrite)
+    terminal.say(f"wrote {path}: {found.title}")

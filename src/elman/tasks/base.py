@@ -84,6 +84,10 @@ class Prediction(ABC):
 
     is_cut: bool = False  # only a part of its source was read
 
+    def pair(self) -> tuple[str, str | None] | None:
+        """What was read and, of pairs, written: of which a picture of attention can be drawn. None where there is none."""
+        return None
+
     @abstractmethod
     def line(self) -> str:
         """As `predict` prints it."""

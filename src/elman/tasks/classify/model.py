@@ -56,6 +56,10 @@ class Classification(Prediction):
     words: tuple[str, ...] = field(default=(), repr=False)
     attention: tuple[float, ...] = field(default=(), repr=False)  # how much each word counted; pool=attention only
 
+    def pair(self) -> tuple[str, str | None]:
+        """The text."""
+        return self.text, None
+
     def line(self) -> str:
         """The label."""
         return self.label

@@ -68,6 +68,10 @@ class Translations(Prediction):
         """Whether only the beginning of the source was read."""
         return any(one.is_cut for one in self.best)
 
+    def pair(self) -> tuple[str, str | None]:
+        """The source and its best target."""
+        return self.source, self.best[0].text
+
     def line(self) -> str:
         """The best target; of several a line each: number, text, nats. Alignments behind."""
         lines = []
