@@ -26,6 +26,7 @@ from elman.tasks.examples import R as R
 from elman.tasks.options import EvaluateOptions as EvaluateOptions
 from elman.tasks.options import PredictOptions as PredictOptions
 from elman.tasks.options import refuse_options as refuse_options
+from elman.tasks.shared_files import shared_files
 from elman.tasks.showing import Shown
 from elman.text.readers import Sources, as_sources
 from elman.training.budget import Budget
@@ -297,6 +298,8 @@ class NetTask(Task[R], Generic[R, A, H]):
         own: Mapping[str, Any] | None = None,
     ) -> R:
         """The record of a model to be, complete but for what training adds. own: fields that only this task has."""
+        doubts = shared_files(request)
+        request.say(doubts)
         found: R = self.record_type(
             task=self.name,
             data=data,
@@ -304,7 +307,7 @@ class NetTask(Task[R], Generic[R, A, H]):
             seed=request.seed,
             source=source,
             command=request.command,
-            notes=tuple(notes),
+            notes=(*notes, *doubts),
             **(own or {}),
         )
         return found

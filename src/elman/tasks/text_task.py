@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -25,9 +24,10 @@ from elman.tasks.base import (
     Report,
     TrainRequest,
 )
+from elman.tasks.shared_files import BY_HEART, shared_files
 from elman.tasks.word_vectors import read_word_vectors
 from elman.text.corpus import Corpus, Learned, learn, read_corpus
-from elman.text.readers import Sources, find_files
+from elman.text.readers import Sources
 from elman.text.settings import DataConfig
 from elman.text.units.tokenizer import Tokenizer
 
@@ -144,12 +144,8 @@ class TextTask(NetTask[R, TextAssets, HeldoutText]):
 
 def _doubts(request: TrainRequest, train: Corpus, valid: Corpus) -> Iterator[str]:
     """Why numbers on the validation text may mislead."""
-    assert request.valid is not None
-    training_files = {os.path.realpath(str(file)) for file in find_files(request.data)}
-    shared = [file for file in find_files(request.valid) if os.path.realpath(str(file)) in training_files]
-    if shared or valid.fingerprint == train.fingerprint:
-        what = f"{shared[0]} is training text too" if shared else "the validation text is the training text"
-        yield f"{what}: its numbers say how well the text was learned by heart, not how good the model is"
+    if valid.fingerprint == train.fingerprint and not shared_files(request):
+        yield f"the validation text is the training text: {BY_HEART}"
     if valid.unknown_share > 0.5:
         yield f"{valid.unknown_share:.0%} of the words of the validation text are unknown: is it of the same kind?"
 

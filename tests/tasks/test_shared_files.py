@@ -1,0 +1,45 @@
+"""A validation file that is a training file too is told of, whatever is trained, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import elman
+
+DATA = {
+    "lm": "the cat sat\na dog ran\n" * 10,
+    "tag": "a X\nb Y\n\n" * 10,
+    "classify": "x\tthe cat\ny\ta dog\n" * 10,
+    "seq2seq": "a b\tb a\nc d\td c\n" * 10,
+}
+
+
+@pytest.mark.parametrize("task", DATA)
+def test_it_is_said_once(task: str, tmp_path: Path) -> None:
+    (tmp_path / "data.tsv").write_text(DATA[task])
+    (tmp_path / "other.tsv").write_text(DATA[task] * 2)
+    said: list[str] = []
+    model = elman.train(
+        task,
+        tmp_path / "data.tsv",
+        valid=tmp_path / "data.tsv",
+        epochs=1,
+        settings={"model.hidden": 4},
+        report=said.append,
+        model="gru",
+    )
+    assert sum("learned by heart" in sentence for sentence in said) == 1
+    assert any("learned by heart" in note for note in model.record.notes)
+    said.clear()
+    elman.train(
+        task,
+        tmp_path / "data.tsv",
+        valid=tmp_path / "other.tsv",
+        epochs=1,
+        settings={"model.hidden": 4},
+        report=said.append,
+        model="gru",
+    )
+    assert not any("learned by heart" in sentence for sentence in said)
