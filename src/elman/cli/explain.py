@@ -55,7 +55,9 @@ def explain(
 ) -> None:
     """Look inside: what a model does with a text, as a drawing here or as a picture in a file."""
     directories, texts = _split(models_and_texts)
-    if out is not None:
+    if out is None:
+        terminal.require_stdout()
+    else:
         from elman.explain.explanation import check_path
 
         check_path(out, overwrite=overwrite)
