@@ -66,7 +66,13 @@ TORCH_FREE = (
     *(f"training/{name}.py" for name in ("display", "progress", "threads")),
 )
 # Kinds of explanations that go through a net by its gradients; each is imported when it is asked for.
-TORCH_KINDS = ("explain/gradients.py", "explain/saliency.py", "explain/states.py", "explain/reach.py")
+TORCH_KINDS = (
+    "explain/row_gradients.py",
+    "explain/gradients.py",
+    "explain/saliency.py",
+    "explain/states.py",
+    "explain/reach.py",
+)
 MAX_LINES = 400
 
 

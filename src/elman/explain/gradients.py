@@ -21,6 +21,7 @@ from elman.core.arrays import Array
 from elman.explain.explanation import Explanation, Line, Span, bar
 from elman.explain.kind import Kind, KindOptions, name_of
 from elman.explain.reading import Reading
+from elman.explain.row_gradients import Predictions
 from elman.nets.trace import LayerTrace, NetTrace
 
 FADED = 0.01  # the share of a gradient's size at distance 0 below which it counts as gone
@@ -65,19 +66,20 @@ class Gradients(Kind[GradientsOptions]):
 
 def _measure(reading: Reading, options: GradientsOptions) -> dict[str, Any]:
     """All numbers of one model and text."""
-    traced, losses_R, places = _losses(reading, options)
+    traced, predictions, places = _losses(reading, options)
     steps = {"words": [traced.words], **_states(traced)}
-    sizes = {name: _sizes(losses_R, nodes) for name, nodes in steps.items()}
+    grads = iter(predictions.gradients([node for nodes in steps.values() for node in nodes]))
+    sizes = {name: _sizes([next(grads) for _ in nodes]) for name, nodes in steps.items()}
     notes = []
     if len(reading.tokens) > options.tokens:
         notes.append(f"only the first {options.tokens:,} of {len(reading.tokens):,} tokens were read")
-    if len(losses_R) < len(reading.rows):
-        notes.append(f"{len(losses_R):,} of {len(reading.rows):,} losses were looked at")
+    if len(places) < len(reading.rows):
+        notes.append(f"{len(places):,} of {len(reading.rows):,} losses were looked at")
     layers = []
     for name, sizes_RT in sizes.items():
         curve = _by_distance(sizes_RT, places)
         layers.append({"name": name, "by_distance": [_number(size) for size in curve], "faded": _faded(curve)})
-    total = losses_R.sum()
+    total = -predictions.scores.sum()
     return {
         "tokens": len(traced.words),
         "layers": layers,
@@ -88,18 +90,17 @@ def _measure(reading: Reading, options: GradientsOptions) -> dict[str, Any]:
     }
 
 
-def _losses(reading: Reading, options: GradientsOptions) -> tuple[NetTrace, Tensor, Array]:
-    """What was recorded, the losses that are looked at, (R,), and the place of each among the tokens."""
+def _losses(reading: Reading, options: GradientsOptions) -> tuple[NetTrace, Predictions, Array]:
+    """What was recorded, the predictions that are looked at, and the place of each among the tokens."""
     with torch.enable_grad():
         words = reading.words().detach()[: options.tokens].requires_grad_()
         traced, scores = reading.trace(words)
         num_rows = min(len(scores), len(reading.chosen))
-        chosen = torch.from_numpy(np.asarray(reading.chosen[:num_rows], dtype=np.int64))
-        # one loss for each token that is read, or all of them about the whole text
-        is_by_token = len(scores) == len(words)
         rows = np.unique(np.linspace(0, num_rows - 1, min(options.losses, num_rows)).round().astype(np.int64))
-        losses = -scores[torch.from_numpy(rows), chosen[torch.from_numpy(rows)]]
-    return traced, losses, rows if is_by_token else np.full(len(rows), len(words) - 1)
+        predictions = Predictions(reading, traced, scores, rows)
+    # one prediction for each token that is read, or all of them about the whole text
+    is_by_token = len(scores) == len(words)
+    return traced, predictions, rows if is_by_token else np.full(len(rows), len(words) - 1)
 
 
 def _states(traced: NetTrace) -> dict[str, list[Tensor]]:
@@ -113,16 +114,9 @@ def _states(traced: NetTrace) -> dict[str, list[Tensor]]:
     return found
 
 
-def _sizes(losses_R: Tensor, nodes: Sequence[Tensor]) -> Array:
-    """The size of the gradient of every loss by every step; a node may be all of them, (T, 1, E). -> (R, T)"""
-    each = torch.eye(len(losses_R), dtype=losses_R.dtype)
-    grads = torch.autograd.grad(
-        losses_R, list(nodes), grad_outputs=each, is_grads_batched=True, retain_graph=True, allow_unused=True
-    )
-    sizes = [
-        (torch.zeros(len(losses_R), *node.shape) if grad is None else grad).norm(dim=-1).flatten(1)
-        for grad, node in zip(grads, nodes, strict=True)
-    ]
+def _sizes(grads: Sequence[Tensor]) -> Array:
+    """The size of the gradient of every loss by every step; one may be of all steps, (R, T, 1, E). -> (R, T)"""
+    sizes = [grad.norm(dim=-1).flatten(1) for grad in grads]
     return torch.cat(sizes, dim=1).to(torch.float64).numpy()
 
 

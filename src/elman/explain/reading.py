@@ -40,6 +40,7 @@ class Reading:
     words: Callable[[], Tensor]  # the vectors that are read, (T, 1, E)
     trace: Callable[[Tensor], tuple[NetTrace, Tensor]]  # from such vectors to what was recorded and the scores, (R, C)
     unrecorded: Callable[[], Array]  # the score of each chosen column without recording, (R,): equal by law
+    is_local: bool = False  # prediction r is made of `NetTrace.features[r]` alone
     is_causal: bool = False  # prediction t is made of the tokens up to t alone
 
 

@@ -18,6 +18,7 @@ from elman.core.errors import UsageError
 from elman.explain.explanation import Explanation, Line, Span, shown
 from elman.explain.kind import Kind, KindOptions, name_of
 from elman.explain.reading import Reading
+from elman.explain.row_gradients import Predictions
 
 SHOWN_TOKENS = 100  # more tokens than this are not drawn side by side
 
@@ -108,21 +109,15 @@ def _slopes(reading: Reading, rows: Array, words: torch.Tensor) -> torch.Tensor:
     """The gradient of each prediction by all words. -> (R, T, 1, E)"""
     with torch.enable_grad():
         words = words.clone().requires_grad_()
-        _, scores = reading.trace(words)
-        chosen_R = scores[torch.from_numpy(rows), torch.from_numpy(np.asarray(reading.chosen, np.int64)[rows])]
-        each = torch.eye(len(rows), dtype=scores.dtype)
-        (grads,) = torch.autograd.grad(chosen_R, [words], grad_outputs=each, is_grads_batched=True)
+        traced, scores = reading.trace(words)
+        (grads,) = Predictions(reading, traced, scores, rows).gradients([words])
     return grads
 
 
 def _scores(reading: Reading, rows: Array, words: torch.Tensor) -> Array:
     with torch.no_grad():
-        _, scores = reading.trace(words)
-    return (
-        scores[torch.from_numpy(rows), torch.from_numpy(np.asarray(reading.chosen, np.int64)[rows])]
-        .to(torch.float64)
-        .numpy()
-    )
+        traced, scores = reading.trace(words)
+        return Predictions(reading, traced, scores, rows).scores.to(torch.float64).numpy()
 
 
 def _rows(reading: Reading, num_tokens: int, row: int | None) -> Array:

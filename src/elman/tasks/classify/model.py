@@ -133,6 +133,7 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
             words=lambda: self.net.words_read(ids),
             trace=self.net.trace,
             unrecorded=lambda: self.net.scores(ids[None], np.array([len(ids)]))[0, chosen],
+            is_local=True,
         )
 
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:

@@ -91,11 +91,11 @@ class ClassifierModel(LabelNet):
         """What was done with one text whose words are vectors already, and the scores of its labels, (1, L)."""
         lengths_B = torch.tensor([len(words_TBE)], device=self.device)
         layers, outputs, encoding = self.reader.trace(words_TBE, lengths_B)
-        pooled_BO = self.pool(encoding, lengths_B)
+        pooled_1BO = self.pool(encoding, lengths_B)[None]
         attention = {}
         if self.config.pool == "attention":
             attention["text"] = self.pool.weights(encoding, lengths_B).t()[:, None]
-        return NetTrace(words_TBE, pooled_BO[None], layers, outputs, attention), self.output(pooled_BO)
+        return NetTrace(words_TBE, pooled_1BO, layers, outputs, attention), self.output(pooled_1BO[0])
 
     # -------------------------------------------------------------------------------------------------------- training
 

@@ -113,6 +113,7 @@ class LooksInside:
             words=lambda: net.words_read(ids),
             trace=lambda words: net.trace_text(ids, words),
             unrecorded=lambda: net.score(ids[None], np.array([len(ids)]), net.start(1))[0][0],
+            is_local=True,
             is_causal=True,
         )
 

@@ -102,6 +102,7 @@ class MaskedTextModel(TextModel[Any]):
             words=lambda: self.net.words_read(np.where(is_hidden, UNK_ID, ids), is_hidden),
             trace=self.net.trace,
             unrecorded=lambda: self.net.score_all(filled, is_hidden),
+            is_local=True,
         )
 
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:

@@ -159,6 +159,7 @@ class Tagger(NetModel[TagRecord, TagAssets]):
             words=lambda: self.net.words_read(words),
             trace=lambda vectors: self.net.trace(words, vectors),
             unrecorded=lambda: self.net.scores(words)[np.arange(len(chosen)), 0, chosen],
+            is_local=True,
         )
 
     def _words(self, sentences: Sequence[Sequence[str]]) -> Words:
