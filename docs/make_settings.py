@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
-from elman.tasks.reference import Setting, all_settings
+from elman.tasks.reference import Setting, all_settings, explain_settings
 
 PLACE = Path(__file__).with_name("settings.md")
 
@@ -22,13 +22,14 @@ TITLES = {
     "data": "How data is read and becomes tokens.",
     "model": "What a model is made of. Behind a task, in brackets, are its models that have the setting; without, all have it.",
     "train": "How nets are trained. Models that count (`uniform` to `snm`) have none of these.",
+    "explain": "What `elman explain --kind K --set KEY=VALUE` takes, with or without `explain.` before it; behind each, the kinds that have it.",
 }
 
 
 def render() -> str:
     """The whole page."""
     parts = [HEAD]
-    for section, settings in groupby(all_settings(), key=lambda one: one.key.partition(".")[0]):
+    for section, settings in groupby([*all_settings(), *explain_settings()], key=lambda one: one.key.partition(".")[0]):
         parts.append(
             f"## {section}\n\n{TITLES[section]}\n\n| key | meaning | values | default | for |\n|---|---|---|---|---|\n"
         )

@@ -35,7 +35,7 @@ def explain(
         str | None,
         typer.Option(
             metavar="K",
-            help="surprisal, …; without it the one that says most.",
+            help="One of surprisal, counts, gradients, reach, attention, saliency, gates, states, neighbours, analogy, map, cloze and novelty. [default: the one that says most]",
             autocompletion=complete_kind,
         ),
     ] = None,
@@ -45,7 +45,11 @@ def explain(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the kind, like preferred=5. May be repeated."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A setting of the kind, like preferred=5; `elman settings explain` lists them. May be repeated.",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     overwrite: OverwriteFile = False,

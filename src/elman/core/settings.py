@@ -74,7 +74,7 @@ def _refused(record: type[Config], error: ValidationError, section: str) -> Usag
         return UsageError(f"{section}.{name}: {first['msg'].removeprefix('Value error, ')} (got {given!r})")
     close = nearest(str(given), choices(field))
     hint = f"did you mean {close}?" if close else None
-    if not close and section in SECTIONS:
+    if not close and section in (*SECTIONS, "explain"):
         hint = f"elman settings {section}.{name} says what it is"
     return UsageError(f"{section}.{name} is {describe_values(field)} (got {given!r})", hint=hint)
 

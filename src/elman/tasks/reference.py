@@ -10,6 +10,7 @@ from typing import Any
 from elman.core.errors import no_such
 from elman.core.settings import SECTIONS, Config
 from elman.core.values import choices, describe_default, describe_values
+from elman.explain import KINDS, kind_named
 from elman.tasks.catalogue import TASKS, find_task
 
 FAMILY_MEANING = "the kind of model; the same as --model"
@@ -51,9 +52,19 @@ def all_settings() -> list[Setting]:
     return sorted(settings, key=lambda one: (SECTIONS.index(one.key.partition(".")[0]), one.key))
 
 
+def explain_settings() -> list[Setting]:
+    """What `elman explain --set` takes, and which kinds have it. Kinds may need torch, so these are not with the others."""
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for name in KINDS:
+        record = kind_named(name).options
+        for key in record.model_fields:
+            found.setdefault(_describe("explain", key, record), []).append(name)
+    return sorted((Setting(*texts, tuple(owners)) for texts, owners in found.items()), key=lambda one: one.key)
+
+
 def find_settings(pattern: str) -> list[Setting]:
-    """The settings whose keys hold a text, or match a pattern with * in it."""
-    everything = all_settings()
+    """The settings whose keys hold a text, or match a pattern with * in it; those of `explain` by its name alone."""
+    everything = explain_settings() if pattern.startswith("explain") else all_settings()
     wanted = pattern.lower() if "*" in pattern else f"*{pattern.lower()}*"
     found = [one for one in everything if fnmatch.fnmatchcase(one.key, wanted)]
     if not found:
