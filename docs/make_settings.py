@@ -22,7 +22,7 @@ TITLES = {
     "data": "How data is read and becomes tokens.",
     "model": "What a model is made of. Behind a task, in brackets, are its models that have the setting; without, all have it.",
     "train": "How nets are trained. Models that count (`uniform` to `snm`) have none of these.",
-    "explain": "What `elman explain --kind K --set KEY=VALUE` takes, with or without `explain.` before it; behind each, the kinds that have it.",
+    "explain": "What `elman explain --kind K --set KEY=VALUE` takes (`explain.` may be left out); behind each, its kinds.",
 }
 
 

@@ -35,7 +35,8 @@ def explain(
         str | None,
         typer.Option(
             metavar="K",
-            help="One of surprisal, counts, gradients, reach, attention, saliency, gates, states, neighbours, analogy, map, cloze and novelty. [default: the one that says most]",
+            help="surprisal, counts, gradients, reach, attention, saliency, gates, states, neighbours, analogy, map, cloze"
+            " or novelty. [default: the one that says most]",
             autocompletion=complete_kind,
         ),
     ] = None,
