@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from pydantic import Field
 
+from elman.core.arrays import Array
 from elman.core.settings import Config
 from elman.explain.explanation import Explanation
 from elman.explain.reading import AttentionMap, Reading
@@ -29,6 +30,9 @@ class Explainable(Protocol):
 
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
         """Where it looked, the most telling map first. target: of a pair, instead of the best one it finds."""
+
+    def word_vectors(self) -> tuple[Sequence[str], Array]:
+        """Its words, the most frequent first, and the vector of each. -> (V, E)"""
 
     def language_model(self) -> Any:
         """The language model that it is or holds: `trace(text)`, `lm`, `tokenizer`."""

@@ -156,6 +156,10 @@ class TaskModel(Shown, Encodes, ABC, Generic[R]):
         """Where it looked while it read a text, the most telling map first; an error where it has no attention."""
         raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task} without attention")
 
+    def word_vectors(self) -> tuple[Sequence[str], Array]:
+        """Its words, the most frequent first, and the vector of each, (V, E); an error where words have none."""
+        raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task} without word vectors")
+
     def language_model(self) -> Model:
         """The language model that it is or holds; an error where it is none."""
         where = self.directory or "this"

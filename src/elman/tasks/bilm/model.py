@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from elman.tasks.lm.model import Model
 from elman.tasks.lm.record import LmRecord
 from elman.tasks.measuring import part_notes
 from elman.tasks.text_task import TextModel
+from elman.tasks.word_vectors import written_words
 from elman.text.corpus import Corpus
 from elman.text.readers import Sources
 from elman.text.units.vocabulary import EOS_ID
@@ -47,6 +48,10 @@ class BilmTextModel(TextModel[Any]):
     def reading(self, text: str) -> Reading:
         """That of its forward model."""
         return self.language_model().reading(text)
+
+    def word_vectors(self) -> tuple[Sequence[str], Array]:
+        """Those that both models read."""
+        return written_words(self.tokenizer, self.tensors()["onward.embedding.weight"])
 
     def foundation(self) -> Foundation:
         """Words, forward and backward cells."""

@@ -32,6 +32,7 @@ from elman.tasks.classify.metrics import number_numbers, set_numbers
 from elman.tasks.label_metrics import class_numbers
 from elman.tasks.measuring import part_notes, rounded, rows_in_time
 from elman.tasks.strange import refuse_strange
+from elman.tasks.word_vectors import written_words
 from elman.text.batches import one_pass
 from elman.text.readers import Sources, as_texts
 from elman.text.rows import begins_of, like_length, padded
@@ -135,6 +136,10 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
             unrecorded=lambda: self.net.scores(ids[None], np.array([len(ids)]))[0, chosen],
             is_local=True,
         )
+
+    def word_vectors(self) -> tuple[Sequence[str], Array]:
+        """Those that it reads."""
+        return written_words(self.words.tokenizer, self.tensors()["reader.embedding.weight"])
 
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
         """How much each word counted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from elman.explain.kind import OF_WORDS
 from elman.explain.reading import AttentionMap, Reading, head_maps
 from elman.lm.trace import Trace, explain
 from elman.tasks.lm.record import LmRecord
+from elman.tasks.word_vectors import written_words
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
 
@@ -116,6 +118,14 @@ class LooksInside:
             is_local=True,
             is_causal=True,
         )
+
+    def word_vectors(self) -> tuple[Sequence[str], Array]:
+        """Of a net: its words, the most frequent first, and the vector of each."""
+        if not hasattr(self.lm, "embedding"):
+            raise UsageError(
+                f"{self.directory or 'this'} holds a model that has no word vectors", hint="nets have them"
+            )
+        return written_words(self.tokenizer, self.lm.tensors()["embedding.weight"])
 
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
         """Of every head: at which tokens each token looked, itself among them."""

@@ -138,13 +138,13 @@ class NeuralModel(NeuralLm[L], StreamNet):
     def trace_text(self, tokens: Array, words_TBE: Tensor) -> tuple[NetTrace, Tensor]:
         """A text (T,) from its beginning, and the log-probabilities of all tokens at each place, (T, V).
 
-        words_TBE: what is read, as `words_read` gives it or changed. Gradients flow as they are switched.
+        words_TBE: what is read, as `words_read` gives it, changed or cut off. Gradients flow as they are switched.
         """
         carried = self.start_training(1)
         traced = self.trace(words_TBE, self._of_layers(carried))
         histories = None
         if self.maxent is not None:
-            read_XB = torch.cat([carried[-1].t(), self._read_for(tokens)])
+            read_XB = torch.cat([carried[-1].t(), self._read_for(tokens)[: len(words_TBE)]])
             histories = self.maxent.find(read_XB[1:])[:, 0]
         return traced, self.head.log_probs(traced.features[:, 0], self._ngrams(histories))
 

@@ -21,6 +21,7 @@ from elman.tasks.foundation import Foundation, cells_of, make_foundation
 from elman.tasks.masked.gaps import GAP, MASK, Gapped, read_gaps, space_mark
 from elman.tasks.measuring import part_notes
 from elman.tasks.text_task import TextModel
+from elman.tasks.word_vectors import written_words
 from elman.text.corpus import Corpus
 from elman.text.readers import Reader, Sources, as_texts
 from elman.text.rows import like_length, pad_all
@@ -104,6 +105,10 @@ class MaskedTextModel(TextModel[Any]):
             unrecorded=lambda: self.net.score_all(filled, is_hidden),
             is_local=True,
         )
+
+    def word_vectors(self) -> tuple[Sequence[str], Array]:
+        """Those that it reads."""
+        return written_words(self.tokenizer, self.tensors()["embedding.weight"])
 
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
         """Of every head: at which tokens each token looked."""

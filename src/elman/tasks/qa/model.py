@@ -32,6 +32,7 @@ from elman.tasks.qa.stories import (
     read_stories,
     split_sentence,
 )
+from elman.tasks.word_vectors import written_words
 from elman.text.batches import one_pass
 from elman.text.readers import Sources
 from elman.text.rows import begins_of, like_length, padded
@@ -123,6 +124,11 @@ class QaModel(NetModel[QaRecord, QaAssets]):
         if not tab or not split_sentence(question, self.data):
             raise UsageError(f"{text[:60]!r} is not a context, a tab and a question", hint="write CONTEXT<tab>QUESTION")
         return Question(tuple(cut_sentences(context)), question, "")
+
+    def word_vectors(self) -> tuple[Sequence[str], Array]:
+        """Those of contexts and questions."""
+        (name,) = (name for name in self.tensors() if name.endswith("reader.embedding.weight"))
+        return written_words(self.words.tokenizer, self.tensors()[name])
 
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
         """Where it looked for the answer: each look at the sentences, each word of a written answer at the context's."""

@@ -27,6 +27,7 @@ from elman.tasks.seq2seq.inside import PairReading, symbols
 from elman.tasks.seq2seq.metrics import Marks, Written
 from elman.tasks.seq2seq.reading import read_only_sources, read_pairs
 from elman.tasks.seq2seq.translations import BEAM, LENGTH_PENALTY, SearchOptions, Translation, Translations
+from elman.tasks.word_vectors import written_words
 from elman.text.batches import one_pass
 from elman.text.columns import join_columns
 from elman.text.readers import Sources, as_texts
@@ -131,6 +132,11 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
     def reading(self, text: str) -> Reading:
         """A source as the net reads it; what is predicted is its best target."""
         return self.pair_reading(text).of_source(tuple(self.target.tokens))
+
+    def word_vectors(self) -> tuple[Sequence[str], Array]:
+        """Those of the source."""
+        tensors = self.tensors()
+        return written_words(self.source, tensors.get("source_embedding.weight", tensors["embedding.weight"]))
 
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
         """Where the decoder looked while it wrote each target token; without attention, what it has of the source."""

@@ -24,6 +24,7 @@ from elman.tasks.tag.config import SentencesConfig, TaggerConfig
 from elman.tasks.tag.conll import Format, Sentence, SentenceReader, read_sentences, write_sentence
 from elman.tasks.tag.data import FormTable, TagBatches, Words, encode_sentences
 from elman.tasks.tag.metrics import one_tag_notes, tag_numbers
+from elman.tasks.word_vectors import written_words
 from elman.text.batches import one_pass
 from elman.text.readers import Sources, rows_of
 from elman.text.rows import begins_of, like_length, padded
@@ -161,6 +162,10 @@ class Tagger(NetModel[TagRecord, TagAssets]):
             unrecorded=lambda: self.net.scores(words)[np.arange(len(chosen)), 0, chosen],
             is_local=True,
         )
+
+    def word_vectors(self) -> tuple[Sequence[str], Array]:
+        """Those that it reads."""
+        return written_words(self.lexicon.words, self.tensors()["reader.embedding.weight"])
 
     def _words(self, sentences: Sequence[Sequence[str]]) -> Words:
         """Sentences as the net reads them."""

@@ -1,0 +1,97 @@
+"""More charts, for looking inside models: lines over a text, scores beside what chance gives, maps of words.
+
+Vega-Lite specifications like those of `pictures`, which renders them. Knows nothing of models.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from elman.pictures import SCHEMA, Spec
+
+BLUE, ORANGE, GREY = "#4c78a8", "#f58518", "#777"
+
+
+def stacked(charts: Sequence[Spec], *, title: str) -> Spec:
+    """Charts below one another, each with its own colours."""
+    parts = [{key: value for key, value in chart.items() if key != "$schema"} for chart in charts]
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": title, "anchor": "start"},
+        "vconcat": parts,
+        "spacing": 30,
+        "resolve": {"scale": {"color": "independent"}, "legend": {"color": "independent"}},
+    }
+
+
+def token_lines(
+    rows: Sequence[Mapping[str, Any]], *, tokens: Sequence[str], title: str, y: str, colour: str, step: int = 16
+) -> Spec:
+    """A line over the tokens of a text for each value of `colour`; rows are {place, y: number, colour: name}."""
+    axis = {
+        "labelExpr": f"{json.dumps(list(tokens))}[datum.value]",
+        "labelAngle": -50 if max(map(len, tokens), default=0) > 2 else 0,
+        "labelOverlap": False,
+        "ticks": False,
+    }
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": title, "anchor": "start"},
+        "width": {"step": step},
+        "height": 180,
+        "data": {"values": [dict(row) for row in rows]},
+        "mark": {"type": "line", "point": {"size": 18}},
+        "encoding": {
+            "x": {"field": "place", "type": "ordinal", "title": "token that was read", "axis": axis},
+            "y": {"field": y, "type": "quantitative"},
+            "color": {"field": colour, "type": "nominal", "title": None},
+        },
+    }
+
+
+def score_bars(
+    rows: Sequence[Mapping[str, Any]], *, name: str, score: str, title: str, mark: str | None = None
+) -> Spec:
+    """A bar for each row, longest first, orange above zero and blue below; a tick where `mark` is, on the same side."""
+    across = {"field": score, "type": "quantitative", "title": score}
+    upright = {"field": name, "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 320}}
+    colour = {"condition": {"test": f"datum['{score}'] < 0", "value": BLUE}, "value": ORANGE}
+    layers: list[Spec] = [{"mark": "bar", "encoding": {"x": across, "y": upright, "color": colour}}]
+    if mark is not None:
+        ticks = {"type": "tick", "color": "black", "thickness": 2}
+        layers.append({"mark": ticks, "encoding": {"x": across | {"field": mark}, "y": upright}})
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": title, "anchor": "start"},
+        "width": 420,
+        "height": {"step": 20},
+        "data": {"values": [dict(row) for row in rows]},
+        "layer": layers,
+    }
+
+
+def word_map(
+    rows: Sequence[Mapping[str, Any]], *, x: str, y: str, title: str, word: str = "word", colour: str | None = None
+) -> Spec:
+    """Words at their places; rows are {word, x: number, y: number}, and what is given as `colour`."""
+    places: Spec = {
+        "x": {"field": x, "type": "quantitative", "scale": {"zero": False, "padding": 30}},
+        "y": {"field": y, "type": "quantitative", "scale": {"zero": False, "padding": 15}},
+    }
+    if colour is not None:
+        places["color"] = {"field": colour, "type": "nominal", "title": None}
+    text = {"type": "text", "align": "left", "dx": 5, "fontSize": 11}
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": title, "anchor": "start"},
+        "width": 760,
+        "height": 560,
+        "data": {"values": [dict(row) for row in rows]},
+        "encoding": places,
+        "layer": [
+            {"mark": {"type": "circle", "size": 22, "opacity": 0.6}},
+            {"mark": text, "encoding": {"text": {"field": word}}},
+        ],
+    }
