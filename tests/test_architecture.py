@@ -24,7 +24,7 @@ LAYERS = (
     ("counts",),
     ("nets",),
     ("training",),
-    ("pictures", "store"),
+    ("pictures", "charts", "store"),
     ("explain",),
     ("tasks",),
     ("api",),

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from elman.core.settings import Config
 from elman.explain.explanation import Explanation
+from elman.explain.filling import Filler
 from elman.explain.reading import AttentionMap, Reading
 
 
@@ -29,6 +30,9 @@ class Explainable(Protocol):
 
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
         """Where it looked, the most telling map first. target: of a pair, instead of the best one it finds."""
+
+    def filler(self) -> Filler:
+        """How it fills a gap in a text."""
 
     def language_model(self) -> Any:
         """The language model that it is or holds: `trace(text)`, `lm`, `tokenizer`."""
@@ -67,3 +71,9 @@ class Kind(ABC, Generic[O]):
 def name_of(model: Explainable) -> str:
     """A model in a picture."""
     return model.directory.name if model.directory else "model"
+
+
+def names_of(models: Sequence[Explainable]) -> list[str]:
+    """Several models in one picture: by the names of their directories, numbered where two are the same."""
+    names = [name_of(model) for model in models]
+    return [f"{name} {place + 1}" if names.count(name) > 1 else name for place, name in enumerate(names)]

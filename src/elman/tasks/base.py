@@ -16,6 +16,7 @@ from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.core.settings import Config, Sections, make
 from elman.explain.explanation import Explanation
+from elman.explain.filling import Filler
 from elman.explain.reading import AttentionMap, Reading
 from elman.tasks.encoding import Encodes
 from elman.tasks.examples import A as A
@@ -150,6 +151,10 @@ class TaskModel(Shown, Encodes, ABC, Generic[R]):
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
         """Where it looked while it read a text, the most telling map first; an error where it has no attention."""
         raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task} without attention")
+
+    def filler(self) -> Filler:
+        """How it fills a gap in a text; an error where it fills none."""
+        raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task}, which fills no gaps")
 
     def language_model(self) -> Model:
         """The language model that it is or holds; an error where it is none."""

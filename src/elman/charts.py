@@ -1,0 +1,95 @@
+"""More charts in the grammar of `pictures`: ranked words, tables of numbers, stretches of text. Knows nothing of models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from elman.pictures import SCHEMA, Spec
+
+
+def ranked_bars(lists: Mapping[str, Sequence[tuple[str, float | None]]], *, title: str, subtitle: str = "") -> Spec:
+    """The best words of each list with their log-probabilities, side by side: bars are shares of a list's best word."""
+    parts = []
+    for name, ranked in lists.items():
+        best = max((number for _, number in ranked if number is not None), default=0.0)
+        rows = [
+            {
+                "rank": f"{place:02d}",
+                "word": f"{place}  {word}",
+                "share": 0.0 if number is None else round(2.718281828459045 ** (number - best), 5),
+                "log-probability": "never" if number is None else f"{number:.3f}",
+            }
+            for place, (word, number) in enumerate(ranked, 1)
+        ]
+        order = {"field": "word", "type": "nominal", "title": None, "sort": {"field": "rank"}}
+        across = {
+            "field": "share",
+            "type": "quantitative",
+            "title": "share of the best",
+            "scale": {"domain": [0, 1.3]},
+            "axis": {"values": [0, 0.5, 1], "grid": False},
+        }
+        parts.append(
+            {
+                "title": {"text": name, "fontSize": 12},
+                "width": 200,
+                "height": {"step": 18},
+                "data": {"values": rows},
+                "encoding": {
+                    "y": {**order, "axis": {"labelAlign": "left", "labelPadding": 110, "ticks": False}},
+                    "x": across,
+                },
+                "layer": [
+                    {"mark": {"type": "bar", "color": "#4c78a8"}},
+                    {
+                        "mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 10},
+                        "encoding": {"text": {"field": "log-probability", "type": "nominal"}},
+                    },
+                ],
+            }
+        )
+    heading: Spec = {"text": title, "anchor": "start"}
+    return {
+        "$schema": SCHEMA,
+        "title": heading | ({"subtitle": subtitle} if subtitle else {}),
+        "concat": parts,
+        "columns": 3,
+    }
+
+
+def grouped_bars(
+    rows: Sequence[Mapping[str, Any]], *, title: str, down: str, measures: Mapping[str, str], colour: str
+) -> Spec:
+    """A panel for each measure (with the format of its numbers): in it a bar for each name (`down`) and each value of `colour`."""
+    names = list(dict.fromkeys(row[down] for row in rows))
+    groups = list(dict.fromkeys(row[colour] for row in rows))
+    panels = []
+    for number, (measure, form) in enumerate(measures.items()):
+        highest = max([row[measure] for row in rows if row[measure] is not None], default=0.0)
+        scale = {"domain": [0, max(highest, 0.01)]}
+        panels.append(
+            {
+                "width": 200,
+                "height": {"step": 14 if len(groups) > 1 else 20},
+                "mark": {"type": "bar"},
+                "encoding": {
+                    "y": {
+                        **{"field": down, "type": "nominal", "sort": names, "title": None if number else down},
+                        "axis": {"labels": not number, "ticks": not number},
+                    },
+                    "yOffset": {"field": colour, "type": "nominal", "sort": groups},
+                    "x": {
+                        **{"field": measure, "type": "quantitative", "scale": scale},
+                        "axis": {"format": form, "tickCount": 3},
+                    },
+                    "color": {"field": colour, "type": "nominal", "title": None, "sort": groups},
+                },
+            }
+        )
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": title, "anchor": "start"},
+        "data": {"values": [dict(row) for row in rows]},
+        "hconcat": panels,
+    }
