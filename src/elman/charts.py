@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elman.pictures import SCHEMA, Spec
+from elman.pictures import SCHEMA, Spec, axis_labels
 
 
 def ranked_bars(lists: Mapping[str, Sequence[tuple[str, float | None]]], *, title: str, subtitle: str = "") -> Spec:
@@ -61,7 +61,7 @@ def ranked_bars(lists: Mapping[str, Sequence[tuple[str, float | None]]], *, titl
 def grouped_bars(
     rows: Sequence[Mapping[str, Any]], *, title: str, down: str, measures: Mapping[str, str], colour: str
 ) -> Spec:
-    """A panel for each measure (with the format of its numbers): in it a bar for each name (`down`) and each value of `colour`."""
+    """A panel for each measure, with the format of its numbers; a bar for each name (`down`) and each value of `colour`."""
     names = list(dict.fromkeys(row[down] for row in rows))
     groups = list(dict.fromkeys(row[colour] for row in rows))
     panels = []
@@ -93,3 +93,87 @@ def grouped_bars(
         "data": {"values": [dict(row) for row in rows]},
         "hconcat": panels,
     }
+
+
+def count_tables(
+    counts: Sequence[Sequence[int]],
+    probabilities: Sequence[Sequence[float]],
+    *,
+    words: Sequence[str],
+    unseen: Sequence[Mapping[str, Any]],
+    title: str,
+    model: str,
+) -> Spec:
+    """Two tables of words by words, raw counts and probabilities, zeros in orange; beside them unseen n-grams by order."""
+    tables = [
+        _table(counts, words, title="raw counts (orange: never)"),
+        _table(probabilities, words, title=f"p(next | word) of {model}"),
+    ]
+    rows = [{"order": f"{row['order']}-grams", "share": row["share"]} for row in unseen if row["share"] is not None]
+    bars = {
+        "title": {"text": "n-grams of the other text that are never here", "fontSize": 12},
+        "width": 220,
+        "height": {"step": 26},
+        "data": {"values": rows},
+        "encoding": {
+            "y": {"field": "order", "type": "nominal", "title": None},
+            "x": {
+                **{"field": "share", "type": "quantitative", "title": "share unseen"},
+                **{"axis": {"format": "~%", "tickCount": 5}, "scale": {"domain": [0, 1.15]}},
+            },
+        },
+        "layer": [
+            {"mark": {"type": "bar", "color": "#4c78a8"}},
+            {
+                "mark": {"type": "text", "align": "left", "dx": 4},
+                "encoding": {"text": {"field": "share", "type": "quantitative", "format": ".1%"}},
+            },
+        ],
+    }
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": title, "anchor": "start"},
+        "resolve": {"scale": {"color": "independent"}},
+        "concat": [*tables, *([bars] if rows else [])],
+        "columns": 2,
+    }
+
+
+def _table(numbers: Sequence[Sequence[float]], words: Sequence[str], *, title: str) -> Spec:
+    """Numbers of rows (words) and columns (what follows): the larger, the bluer; nothing is orange."""
+    highest = max((number for row in numbers for number in row), default=0.0) or 1.0
+    cells = [
+        {"row": row, "column": column, "number": short(number), "depth": (number / highest) ** 0.5}
+        for row, line in enumerate(numbers)
+        for column, number in enumerate(line)
+    ]
+    down, across = axis_labels(words, orient="left"), axis_labels(words, orient="top")
+    ink = {"condition": {"test": "datum.depth > 0.6", "value": "white"}, "value": "black"}
+    blue = {"field": "depth", "type": "quantitative", "scale": {"scheme": "blues", "domain": [0, 1]}, "legend": None}
+    return {
+        "title": {"text": title, "fontSize": 12},
+        "width": {"step": 46},
+        "height": {"step": 24},
+        "data": {"values": cells},
+        "encoding": {
+            "x": {"field": "column", "type": "ordinal", "title": "next word", "axis": across},
+            "y": {"field": "row", "type": "ordinal", "title": "word", "axis": down},
+        },
+        "layer": [
+            {
+                "mark": {"type": "rect", "stroke": "white"},
+                "encoding": {"color": blue | {"condition": {"test": "datum.depth === 0", "value": "#fdd0a2"}}},
+            },
+            {
+                "mark": {"type": "text", "fontSize": 10},
+                "encoding": {"text": {"field": "number", "type": "nominal"}, "color": ink},
+            },
+        ],
+    }
+
+
+def short(number: float) -> str:
+    """A count, or a probability in a few characters."""
+    if number == 0 or isinstance(number, int):
+        return f"{number:,.0f}"
+    return f"{number:.4f}" if number >= 0.0001 else f"{number:.0e}"

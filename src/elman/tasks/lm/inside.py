@@ -13,9 +13,12 @@ from elman.core.errors import UsageError
 from elman.explain.filling import Filler
 from elman.explain.kind import OF_WORDS
 from elman.explain.reading import AttentionMap, Reading, head_maps
+from elman.explain.training_text import TrainingText
 from elman.lm.trace import Trace, explain
 from elman.tasks.lm.filling import log_probs_after, sentence_log_probs
 from elman.tasks.lm.record import LmRecord
+from elman.tasks.lm.training_text import read_training_text
+from elman.text.corpus import read_corpus
 from elman.text.gaps import has_gap
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
@@ -119,6 +122,14 @@ class LooksInside:
             unrecorded=lambda: net.score(ids[None], np.array([len(ids)]), net.start(1))[0][0],
             is_causal=True,
         )
+
+    def read_ids(self, path: Path) -> Array:
+        """A file as ids, read as the training text was."""
+        return read_corpus([path], self.tokenizer, self.record.data).ids
+
+    def training_text(self, data: Path | None = None) -> TrainingText:
+        """The text it was trained on, from the files that its command names, or from others."""
+        return read_training_text(self.record, self.tokenizer, data, str(self.directory or "this model"))
 
     def filler(self) -> Filler:
         """A gap is filled after what stands before it; or so that the whole sentence is likely."""
