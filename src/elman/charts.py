@@ -1,4 +1,4 @@
-"""More charts, for looking inside models: lines over a text, scores beside what chance gives, maps of words.
+"""More charts, for looking inside models: lines over a text, scores beside what chance gives, maps of words, ranked words, tables.
 
 Vega-Lite specifications like those of `pictures`, which renders them. Knows nothing of models.
 """
@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elman.pictures import SCHEMA, Spec
+from elman.pictures import SCHEMA, Spec, axis_labels
 
 BLUE, ORANGE, GREY = "#4c78a8", "#f58518", "#777"
 
@@ -95,3 +95,174 @@ def word_map(
             {"mark": text, "encoding": {"text": {"field": word}}},
         ],
     }
+
+
+def ranked_bars(lists: Mapping[str, Sequence[tuple[str, float | None]]], *, title: str, subtitle: str = "") -> Spec:
+    """The best words of each list with their log-probabilities, side by side: bars are shares of a list's best word."""
+    parts = []
+    for name, ranked in lists.items():
+        best = max((number for _, number in ranked if number is not None), default=0.0)
+        rows = [
+            {
+                "rank": f"{place:02d}",
+                "word": f"{place}  {word}",
+                "share": 0.0 if number is None else round(2.718281828459045 ** (number - best), 5),
+                "log-probability": "never" if number is None else f"{number:.3f}",
+            }
+            for place, (word, number) in enumerate(ranked, 1)
+        ]
+        order = {"field": "word", "type": "nominal", "title": None, "sort": {"field": "rank"}}
+        across = {
+            "field": "share",
+            "type": "quantitative",
+            "title": "share of the best",
+            "scale": {"domain": [0, 1.3]},
+            "axis": {"values": [0, 0.5, 1], "grid": False},
+        }
+        parts.append(
+            {
+                "title": {"text": name, "fontSize": 12},
+                "width": 200,
+                "height": {"step": 18},
+                "data": {"values": rows},
+                "encoding": {
+                    "y": {**order, "axis": {"labelAlign": "left", "labelPadding": 110, "ticks": False}},
+                    "x": across,
+                },
+                "layer": [
+                    {"mark": {"type": "bar", "color": "#4c78a8"}},
+                    {
+                        "mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 10},
+                        "encoding": {"text": {"field": "log-probability", "type": "nominal"}},
+                    },
+                ],
+            }
+        )
+    heading: Spec = {"text": title, "anchor": "start"}
+    return {
+        "$schema": SCHEMA,
+        "title": heading | ({"subtitle": subtitle} if subtitle else {}),
+        "concat": parts,
+        "columns": 3,
+    }
+
+
+def grouped_bars(
+    rows: Sequence[Mapping[str, Any]], *, title: str, down: str, measures: Mapping[str, str], colour: str
+) -> Spec:
+    """A panel for each measure, with the format of its numbers; a bar for each name (`down`) and each value of `colour`."""
+    names = list(dict.fromkeys(row[down] for row in rows))
+    groups = list(dict.fromkeys(row[colour] for row in rows))
+    panels = []
+    for number, (measure, form) in enumerate(measures.items()):
+        highest = max([row[measure] for row in rows if row[measure] is not None], default=0.0)
+        scale = {"domain": [0, max(highest, 0.01)]}
+        panels.append(
+            {
+                "width": 200,
+                "height": {"step": 14 if len(groups) > 1 else 20},
+                "mark": {"type": "bar"},
+                "encoding": {
+                    "y": {
+                        **{"field": down, "type": "nominal", "sort": names, "title": None if number else down},
+                        "axis": {"labels": not number, "ticks": not number},
+                    },
+                    "yOffset": {"field": colour, "type": "nominal", "sort": groups},
+                    "x": {
+                        **{"field": measure, "type": "quantitative", "scale": scale},
+                        "axis": {"format": form, "tickCount": 3},
+                    },
+                    "color": {"field": colour, "type": "nominal", "title": None, "sort": groups},
+                },
+            }
+        )
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": title, "anchor": "start"},
+        "data": {"values": [dict(row) for row in rows]},
+        "hconcat": panels,
+    }
+
+
+def count_tables(
+    counts: Sequence[Sequence[int]],
+    probabilities: Sequence[Sequence[float]],
+    *,
+    words: Sequence[str],
+    unseen: Sequence[Mapping[str, Any]],
+    title: str,
+    model: str,
+) -> Spec:
+    """Two tables of words by words, raw counts and probabilities, zeros in orange; beside them unseen n-grams by order."""
+    tables = [
+        _table(counts, words, title="raw counts (orange: never)"),
+        _table(probabilities, words, title=f"p(next | word) of {model}"),
+    ]
+    rows = [{"order": f"{row['order']}-grams", "share": row["share"]} for row in unseen if row["share"] is not None]
+    bars = {
+        "title": {"text": "n-grams of the other text that are never here", "fontSize": 12},
+        "width": 220,
+        "height": {"step": 26},
+        "data": {"values": rows},
+        "encoding": {
+            "y": {"field": "order", "type": "nominal", "title": None},
+            "x": {
+                **{"field": "share", "type": "quantitative", "title": "share unseen"},
+                **{"axis": {"format": "~%", "tickCount": 5}, "scale": {"domain": [0, 1.15]}},
+            },
+        },
+        "layer": [
+            {"mark": {"type": "bar", "color": "#4c78a8"}},
+            {
+                "mark": {"type": "text", "align": "left", "dx": 4},
+                "encoding": {"text": {"field": "share", "type": "quantitative", "format": ".1%"}},
+            },
+        ],
+    }
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": title, "anchor": "start"},
+        "resolve": {"scale": {"color": "independent"}},
+        "concat": [*tables, *([bars] if rows else [])],
+        "columns": 2,
+    }
+
+
+def _table(numbers: Sequence[Sequence[float]], words: Sequence[str], *, title: str) -> Spec:
+    """Numbers of rows (words) and columns (what follows): the larger, the bluer; nothing is orange."""
+    highest = max((number for row in numbers for number in row), default=0.0) or 1.0
+    cells = [
+        {"row": row, "column": column, "number": short(number), "depth": (number / highest) ** 0.5}
+        for row, line in enumerate(numbers)
+        for column, number in enumerate(line)
+    ]
+    down, across = axis_labels(words, orient="left"), axis_labels(words, orient="top")
+    ink = {"condition": {"test": "datum.depth > 0.6", "value": "white"}, "value": "black"}
+    blue = {"field": "depth", "type": "quantitative", "scale": {"scheme": "blues", "domain": [0, 1]}, "legend": None}
+    return {
+        "title": {"text": title, "fontSize": 12},
+        "width": {"step": 46},
+        "height": {"step": 24},
+        "data": {"values": cells},
+        "encoding": {
+            "x": {"field": "column", "type": "ordinal", "title": "next word", "axis": across},
+            "y": {"field": "row", "type": "ordinal", "title": "word", "axis": down},
+        },
+        "layer": [
+            {
+                "mark": {"type": "rect", "stroke": "white"},
+                "encoding": {"color": blue | {"condition": {"test": "datum.depth === 0", "value": "#fdd0a2"}}},
+            },
+            {
+                "mark": {"type": "text", "fontSize": 10},
+                "encoding": {"text": {"field": "number", "type": "nominal"}, "color": ink},
+            },
+        ],
+    }
+
+
+def short(number: float) -> str:
+    """A count, or a probability in a few characters."""
+    if number == 0 or isinstance(number, int):
+        return f"{number:,.0f}"
+    return f"{number:.4f}" if number >= 0.0001 else f"{number:.0e}"

@@ -161,7 +161,7 @@ def token_bars(
     rows: Sequence[Mapping[str, Any]], *, tokens: Sequence[str], title: str, y: str = "nats", colour: str = "model"
 ) -> Spec:
     """A bar for each token, side by side for each value of `colour`; rows are {place, y: number, colour: name}."""
-    slanted = {**_labels(tokens, orient="bottom"), "labelAngle": -50, "labelAlign": "right"}
+    slanted = {**axis_labels(tokens, orient="bottom"), "labelAngle": -50, "labelAlign": "right"}
     return {
         "$schema": SCHEMA,
         "title": {"text": title, "anchor": "start"},
@@ -200,8 +200,8 @@ def attention_map(
         "data": {"values": cells},
         "mark": "rect",
         "encoding": {
-            "x": {"field": "source", "type": "ordinal", "title": "source", "axis": _labels(sources, orient="top")},
-            "y": {"field": "target", "type": "ordinal", "title": "target", "axis": _labels(targets, orient="left")},
+            "x": {"field": "source", "type": "ordinal", "title": "source", "axis": axis_labels(sources, orient="top")},
+            "y": {"field": "target", "type": "ordinal", "title": "target", "axis": axis_labels(targets, orient="left")},
             "color": {
                 "field": "weight",
                 "type": "quantitative",
@@ -237,8 +237,8 @@ def signed_map(
         "data": {"values": cells},
         "mark": "rect",
         "encoding": {
-            "x": {"field": "column", "type": "ordinal", "title": across, "axis": _labels(columns, orient="top")},
-            "y": {"field": "row", "type": "ordinal", "title": down, "axis": _labels(rows, orient="left")},
+            "x": {"field": "column", "type": "ordinal", "title": across, "axis": axis_labels(columns, orient="top")},
+            "y": {"field": "row", "type": "ordinal", "title": down, "axis": axis_labels(rows, orient="left")},
             "color": {
                 "field": "share",
                 "type": "quantitative",
@@ -280,7 +280,7 @@ def confusion_map(labels: Sequence[str], counts: Sequence[Sequence[int]], *, tit
     }
 
 
-def _labels(tokens: Sequence[str], *, orient: str) -> Spec:
+def axis_labels(tokens: Sequence[str], *, orient: str) -> Spec:
     """An axis labelled with tokens, which may repeat; words at the top are slanted."""
     angle = -50 if orient == "top" and max(map(len, tokens), default=0) > 2 else 0
     return {

@@ -12,6 +12,7 @@ from pydantic import Field
 from elman.core.arrays import Array
 from elman.core.settings import Config
 from elman.explain.explanation import Explanation
+from elman.explain.filling import Filler
 from elman.explain.reading import AttentionMap, Reading
 
 
@@ -33,6 +34,9 @@ class Explainable(Protocol):
 
     def word_vectors(self) -> tuple[Sequence[str], Array]:
         """Its words, the most frequent first, and the vector of each. -> (V, E)"""
+
+    def filler(self) -> Filler:
+        """How it fills a gap in a text."""
 
     def language_model(self) -> Any:
         """The language model that it is or holds: `trace(text)`, `lm`, `tokenizer`."""
@@ -71,3 +75,9 @@ class Kind(ABC, Generic[O]):
 def name_of(model: Explainable) -> str:
     """A model in a picture."""
     return model.directory.name if model.directory else "model"
+
+
+def names_of(models: Sequence[Explainable]) -> list[str]:
+    """Several models in one picture: by the names of their directories, numbered where two are the same."""
+    names = [name_of(model) for model in models]
+    return [f"{name} {place + 1}" if names.count(name) > 1 else name for place, name in enumerate(names)]

@@ -16,6 +16,7 @@ from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.core.settings import Config, Sections, make
 from elman.explain.explanation import Explanation
+from elman.explain.filling import Filler
 from elman.explain.reading import AttentionMap, Reading
 from elman.tasks.encoding import Encodes
 from elman.tasks.examples import A as A
@@ -159,6 +160,10 @@ class TaskModel(Shown, Encodes, ABC, Generic[R]):
     def word_vectors(self) -> tuple[Sequence[str], Array]:
         """Its words, the most frequent first, and the vector of each, (V, E); an error where words have none."""
         raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task} without word vectors")
+
+    def filler(self) -> Filler:
+        """How it fills a gap in a text; an error where it fills none."""
+        raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task}, which fills no gaps")
 
     def language_model(self) -> Model:
         """The language model that it is or holds; an error where it is none."""

@@ -9,18 +9,21 @@ from typing import Any
 import numpy as np
 
 from elman.core.arrays import Array
+from elman.explain.filling import Filler
 from elman.explain.reading import Reading
 from elman.lm import evaluate as evaluation
 from elman.lm.evaluate import Tally, score_lines
 from elman.tasks.base import Prediction, PredictOptions, ShouldStop
 from elman.tasks.bilm.data import reverse_text
 from elman.tasks.foundation import Foundation, cells_of, make_foundation
+from elman.tasks.lm.filling import log_probs_after
 from elman.tasks.lm.model import Model
 from elman.tasks.lm.record import LmRecord
 from elman.tasks.measuring import part_notes
 from elman.tasks.text_task import TextModel
 from elman.tasks.word_vectors import written_words
 from elman.text.corpus import Corpus
+from elman.text.gaps import Gapped
 from elman.text.readers import Sources
 from elman.text.units.vocabulary import EOS_ID
 
@@ -44,6 +47,16 @@ class BilmTextModel(TextModel[Any]):
     def kinds(self, text: str = "") -> tuple[str, ...]:
         """Those of its forward model."""
         return self.language_model().kinds(text)
+
+    def filler(self) -> Filler:
+        """The mean of both directions' log-probabilities, each after what it has read of its side (as LAMA does)."""
+
+        def log_probs(texts: Sequence[Gapped]) -> Array:
+            onward = log_probs_after(self.net.onward, [one.before() for one in texts])
+            backward = log_probs_after(self.net.backward, [one.behind()[::-1] for one in texts])
+            return (onward + backward) / 2
+
+        return Filler("mean of two directions", self.tokenizer, log_probs)
 
     def reading(self, text: str) -> Reading:
         """That of its forward model."""

@@ -11,11 +11,17 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
+from elman.explain.filling import Filler
 from elman.explain.kind import OF_WORDS
 from elman.explain.reading import AttentionMap, Reading, head_maps
+from elman.explain.training_text import TrainingText
 from elman.lm.trace import Trace, explain
+from elman.tasks.lm.filling import log_probs_after, sentence_log_probs
 from elman.tasks.lm.record import LmRecord
+from elman.tasks.lm.training_text import read_training_text
 from elman.tasks.word_vectors import written_words
+from elman.text.corpus import read_corpus
+from elman.text.gaps import has_gap
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
 
@@ -92,11 +98,12 @@ class LooksInside:
         return [member.family for member in getattr(self.record.model, "members", ())]
 
     def kinds(self, text: str = "") -> tuple[str, ...]:
-        """Those of every language model; and of nets."""
+        """Those of every language model; and of nets. The first suits the text."""
         every = ("reach", "cloze", "counts", "novelty")
-        if not hasattr(self.lm, "trace_text"):
-            return ("surprisal", *every)
-        return ("surprisal", "gradients", "saliency", *self.lm.kinds(), *every, *OF_WORDS)
+        kinds: tuple[str, ...] = ("surprisal", *every)
+        if hasattr(self.lm, "trace_text"):
+            kinds = ("surprisal", "gradients", "saliency", *self.lm.kinds(), *every, *OF_WORDS)
+        return tuple(dict.fromkeys(("cloze", *kinds))) if has_gap(text) else kinds
 
     def reading(self, text: str) -> Reading:
         """A text as the net reads it, from its beginning: prediction t is about token t, after those before it."""
@@ -126,6 +133,23 @@ class LooksInside:
                 f"{self.directory or 'this'} holds a model that has no word vectors", hint="nets have them"
             )
         return written_words(self.tokenizer, self.lm.tensors()["embedding.weight"])
+
+    def read_ids(self, path: Path) -> Array:
+        """A file as ids, read as the training text was."""
+        return read_corpus([path], self.tokenizer, self.record.data).ids
+
+    def training_text(self, data: Path | None = None) -> TrainingText:
+        """The text it was trained on, from the files that its command names, or from others."""
+        return read_training_text(self.record, self.tokenizer, data, str(self.directory or "this model"))
+
+    def filler(self) -> Filler:
+        """A gap is filled after what stands before it; or so that the whole sentence is likely."""
+        return Filler(
+            "left to right",
+            self.tokenizer,
+            log_probs=lambda texts: log_probs_after(self.lm, [text.before() for text in texts]),
+            sentence_log_probs=lambda text, words: sentence_log_probs(self.lm, text, words),
+        )
 
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
         """Of every head: at which tokens each token looked, itself among them."""

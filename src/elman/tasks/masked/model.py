@@ -12,17 +12,18 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
+from elman.explain.filling import Filler
 from elman.explain.kind import OF_WORDS, of_cells
 from elman.explain.reading import AttentionMap, Reading, head_maps
 from elman.lm import evaluate as evaluation
 from elman.lm.shaping import likeliest
 from elman.tasks.base import Prediction, PredictOptions, ShouldStop
 from elman.tasks.foundation import Foundation, cells_of, make_foundation
-from elman.tasks.masked.gaps import GAP, MASK, Gapped, read_gaps, space_mark
 from elman.tasks.measuring import part_notes
 from elman.tasks.text_task import TextModel
 from elman.tasks.word_vectors import written_words
 from elman.text.corpus import Corpus
+from elman.text.gaps import GAP, MASK, Gapped, fits_gap, has_gap, read_gaps, same_mask
 from elman.text.readers import Reader, Sources, as_texts
 from elman.text.rows import like_length, pad_all
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
@@ -73,7 +74,7 @@ class MaskedTextModel(TextModel[Any]):
         first, *parts = text.split(MASK)
         filled = first
         for part, row, is_spaced in zip(parts, self._predict(gapped), gapped.is_spaced, strict=True):
-            chosen = np.where(self._can_fill(is_spaced), row, -np.inf).argmax()
+            chosen = np.where(fits_gap(self.tokenizer, is_spaced=is_spaced), row, -np.inf).argmax()
             filled += self._symbol(int(chosen)) + part
         return filled
 
@@ -81,11 +82,12 @@ class MaskedTextModel(TextModel[Any]):
         """Gaps are filled; without one, what is read of each token."""
         family = self.record.model.family
         layers = ("attention", "states") if family == "transformer" else of_cells(family)
-        kinds = ("cloze", "saliency") if MASK in text else ("saliency", "cloze")
+        kinds = ("cloze", "saliency") if has_gap(text) else ("saliency", "cloze")
         return (*kinds, *layers, "gradients", *OF_WORDS)
 
     def reading(self, text: str) -> Reading:
         """A line as the net reads it, its `<mask>`s hidden; what is predicted is every token from all that is read."""
+        text = same_mask(text)
         ids = read_gaps(text, self.tokenizer).ids if MASK in text else self.tokenizer.encode(text)
         ids = np.append(ids, EOS_ID).astype(np.int64)
         is_hidden = ids == GAP
@@ -109,6 +111,19 @@ class MaskedTextModel(TextModel[Any]):
     def word_vectors(self) -> tuple[Sequence[str], Array]:
         """Those that it reads."""
         return written_words(self.tokenizer, self.tensors()["embedding.weight"])
+
+    def filler(self) -> Filler:
+        """Every gap is filled from both of its sides; other gaps of a text are hidden too."""
+
+        def fill(texts: Sequence[Gapped]) -> Array:
+            ids, lengths = pad_all([np.append(one.ids, EOS_ID) for one in texts])
+            is_hidden = ids == GAP
+            log_probs: Array = self.net.predict(np.where(is_hidden, UNK_ID, ids), lengths, is_hidden)
+            first = np.cumsum(is_hidden.sum(axis=1)) - is_hidden.sum(axis=1)  # of each row, its first gap
+            found: Array = log_probs[first]
+            return found
+
+        return Filler("from both sides", self.tokenizer, fill)
 
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
         """Of every head: at which tokens each token looked."""
@@ -166,13 +181,6 @@ class MaskedTextModel(TextModel[Any]):
         is_hidden = ids == GAP
         found: Array = self.net.predict(np.where(is_hidden, UNK_ID, ids)[None], np.array([len(ids)]), is_hidden[None])
         return found
-
-    def _can_fill(self, is_spaced: bool) -> Array:
-        """The symbols that can be written in a gap: no end, nothing unknown, and a space where there is one. -> (V,)"""
-        mark = space_mark(self.tokenizer)
-        fits = [mark is None or token.startswith(mark) == is_spaced for token in self.tokenizer.tokens]
-        fits[UNK_ID] = fits[EOS_ID] = False
-        return np.array(fits)
 
     def _symbol(self, token: int) -> str:
         """A symbol as it is written, without the space that it may bring along; the end of a line by its name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +12,10 @@ from elman.core.errors import UsageError
 from elman.text.units.alphabet import BYTE_CHARACTERS
 from elman.text.units.letters import SPACE_MARK
 from elman.text.units.tokenizer import Tokenizer
+from elman.text.units.vocabulary import EOS_ID, UNK_ID
 
 MASK = "<mask>"
+OTHER_MASK = "[MASK]"  # as BERT and fact files write it
 GAP = -1  # stands for the id of a masked token
 _APART = "("  # no word goes on after it
 
@@ -22,6 +25,19 @@ class Gapped(NamedTuple):
 
     ids: Array  # (T,), GAP where something is missing
     is_spaced: tuple[bool, ...]  # for each gap: whether a space stands before it
+
+    def before(self) -> Array:
+        """What stands before the first gap."""
+        return self.ids[: self._first]
+
+    def behind(self) -> Array:
+        """What stands behind the first gap; other gaps are unknown words."""
+        rest = self.ids[self._first + 1 :]
+        return np.where(rest == GAP, UNK_ID, rest)
+
+    @property
+    def _first(self) -> int:
+        return int(np.argmax(self.ids == GAP))
 
 
 def read_gaps(line: str, tokenizer: Tokenizer) -> Gapped:
@@ -34,6 +50,32 @@ def read_gaps(line: str, tokenizer: Tokenizer) -> Gapped:
         pieces += [np.array([GAP]), _encode(part, tokenizer, is_first=False, is_last=place == len(parts))]
     is_spaced = tuple(part.endswith(" ") or (place == 0 and not part) for place, part in enumerate(parts[:-1]))
     return Gapped(np.concatenate(pieces).astype(np.int64), is_spaced)
+
+
+def has_gap(text: str) -> bool:
+    """Whether a gap is written in a text, either way."""
+    return MASK in text or OTHER_MASK in text
+
+
+def same_mask(text: str) -> str:
+    """A text with every gap written as `<mask>`."""
+    return text.replace(OTHER_MASK, MASK)
+
+
+def fits_gap(tokenizer: Tokenizer, *, is_spaced: bool) -> Array:
+    """Whether a symbol can be written in a gap: no end, nothing unknown, and with a space where there is one. -> (V,)"""
+    mark = space_mark(tokenizer)
+    fits = [mark is None or token.startswith(mark) == is_spaced for token in tokenizer.tokens]
+    fits[UNK_ID] = fits[EOS_ID] = False
+    return np.array(fits)
+
+
+def words_for_gap(tokenizer: Tokenizer, *, is_spaced: bool) -> Mapping[str, int]:
+    """The symbols that can be written in a gap, as they are written there, and their ids."""
+    found: dict[str, int] = {}
+    for token in np.flatnonzero(fits_gap(tokenizer, is_spaced=is_spaced)).tolist():
+        found.setdefault(tokenizer.decode([token]), token)
+    return found
 
 
 def space_mark(tokenizer: Tokenizer) -> str | None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elman.core.errors import UsageError
-from elman.tasks.masked.gaps import GAP, MASK, read_gaps
+from elman.text.gaps import GAP, MASK, read_gaps
 from elman.text.units.letters import split_words
 from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.tokenizer import Tokenizer
