@@ -8,6 +8,7 @@ model.generate("the cat", tokens=20, seed=1)
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -19,6 +20,7 @@ __all__ = [
     "Score",
     "TaskModel",
     "__version__",
+    "compare",
     "import_arpa",
     "load",
     "mix",
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         texts,
         train,
     )
+    from elman.compare import compare as compare
     from elman.core.errors import ElmanError
 
 
@@ -52,6 +55,8 @@ def __getattr__(name: str) -> Any:
         from elman.core.errors import ElmanError
 
         return ElmanError
+    if name == "compare":  # a room that can be called
+        return import_module("elman.compare")
     from elman import api
 
     return getattr(api, name)

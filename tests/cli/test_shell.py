@@ -22,7 +22,7 @@ from elman.cli.app import make_app
 from tests.commands import LINES, Run, run_process, run_shell
 
 VERBS = [
-    *("demo", "train", "resume", "evaluate", "score", "generate", "next"),
+    *("demo", "compare", "train", "resume", "evaluate", "score", "generate", "next"),
     *("predict", "encode", "explain", "mix", "export", "import", "settings", "info"),
 ]
 

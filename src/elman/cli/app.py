@@ -22,6 +22,7 @@ import typer
 
 from elman import __version__
 from elman.cli import (
+    compare,
     demo,
     encode,
     evaluate,
@@ -71,6 +72,7 @@ def make_app() -> typer.Typer:
     app.callback()(_top)
     verbs: dict[str, Callable[..., None]] = {
         "demo": demo.demo,
+        "compare": compare.compare,
         "train": train.train,
         "resume": resume.resume,
         "evaluate": evaluate.evaluate,

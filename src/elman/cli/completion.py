@@ -48,3 +48,9 @@ def complete_kind(incomplete: str) -> list[str]:
     from elman.explain import KINDS
 
     return [name for name in KINDS if name.startswith(incomplete)]
+
+
+def complete_compared(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of models behind the last comma."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in complete_model(context, last)]

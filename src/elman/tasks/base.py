@@ -221,6 +221,11 @@ class Task(ABC, Generic[R]):
 
     name: ClassVar[str]
     flags: ClassVar[frozenset[str]] = frozenset()  # of `train`, besides those for every task: reset_lines, memory, ...
+    makes_language_models: ClassVar[bool] = False  # its models say how likely every next token of a text is
+
+    def is_trained(self, model: str | None) -> bool:
+        """Whether models of that name are trained for a while, so that they take a budget, rather than counted at once."""
+        return True
 
     def model_names(self) -> tuple[str, ...]:
         """What --model can be; the first is the default."""

@@ -50,11 +50,16 @@ class LmTask(TextTask[LmRecord]):
     flags = frozenset({"reset_lines", "memory", "init"})
     record_type = LmRecord
     fits_temperature = True
+    makes_language_models = True
     measuring_share = 0.0  # the examiner measures within the trainer's own budget
 
     def model_names(self) -> tuple[str, ...]:
         """Every family that is made from text."""
         return (DEFAULT_FAMILY, *(name for name in family_names(from_text=True) if name != DEFAULT_FAMILY))
+
+    def is_trained(self, model: str | None) -> bool:
+        """Nets are; n-grams are counted."""
+        return find_family(model or DEFAULT_FAMILY).is_trained
 
     def model_records(self) -> tuple[type[Config], ...]:
         """One for each family."""
