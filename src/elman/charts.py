@@ -1,4 +1,4 @@
-"""More charts, for looking inside models: lines over a text, scores beside what chance gives, maps of words, ranked words, tables.
+"""More charts, for looking inside models: lines over a text, scores beside chance, maps of words, ranked words, tables.
 
 Vega-Lite specifications like those of `pictures`, which renders them. Knows nothing of models.
 """
