@@ -15,6 +15,7 @@ from typing import Any
 
 from elman.core.errors import ElmanError, UsageError
 from elman.core.outputs import check_output, open_output
+from elman.core.screen import escape
 
 Spec = dict[str, Any]
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
@@ -295,6 +296,7 @@ def render(spec: Spec, kind: str) -> bytes:
     """The chart rendered to one of FORMATS."""
     import vl_convert
 
+    spec = _printable(spec)
     match kind:
         case ".json":
             return json.dumps(spec, indent=1).encode()
@@ -306,6 +308,19 @@ def render(spec: Spec, kind: str) -> bytes:
             return vl_convert.vegalite_to_html(spec, bundle=True).encode()
         case _:
             raise _unknown_format(kind)
+
+
+def _printable(value: Any) -> Any:
+    """The specification with control characters made visible: vl-convert ends the whole process at one."""
+    match value:
+        case str():
+            return escape(value, keep="\n\t")
+        case Mapping():
+            return {key: _printable(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_printable(one) for one in value]
+        case _:
+            return value
 
 
 def render_within(spec: Spec, seconds: float) -> bytes | None:
@@ -323,7 +338,7 @@ def render_within(spec: Spec, seconds: float) -> bytes | None:
         return None
     try:
         done = subprocess.run(
-            command, input=json.dumps(spec).encode(), capture_output=True, timeout=seconds, check=True
+            command, input=json.dumps(_printable(spec)).encode(), capture_output=True, timeout=seconds, check=True
         )
     except subprocess.TimeoutExpired:
         return None
