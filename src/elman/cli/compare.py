@@ -129,17 +129,22 @@ def compare(
         print_comparison(found.data)
     for failure in found.data["failed"]:
         terminal.say(f"{failure['name']} failed: {failure['error']}")
-    terminal.say(f"seed {seed}; models and numbers are in {out}")
+    terminal.say(f"seed {seed}; models and numbers are in {out}, all of it in {out}/report.html")
 
 
 def print_comparison(found: Mapping[str, Any]) -> None:
-    """The table, and which models are not told apart by this text."""
+    """What was found, the table, and which models are not told apart by this text."""
     from rich.console import Console
+
+    from elman.compare.report_words import plain_findings
 
     rows = [row for row in found["models"] if row["error"] is None]
     is_lm = any("perplexity_low" in row for row in rows)
     fancy = terminal.is_fancy(sys.stdout)
     console = Console(width=None if fancy else PLAIN_WIDTH, highlight=False)
+    for sentence in plain_findings(found):
+        console.print(terminal.escape(sentence), markup=False, style="bold" if fancy else None)
+    console.print()
     console.print(_lm_table(found, rows) if is_lm else _task_table(found, rows))
     for sentence in _sentences(found, rows):
         console.print(f"  {sentence}", markup=False)

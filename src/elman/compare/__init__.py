@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from elman.api import load
+from elman.compare.report import write_report
 from elman.compare.request import (
     DEFAULT_BUDGET,
     Request,
@@ -105,6 +106,7 @@ def compare(
             if note:
                 report(note)
         Runner(request, parts, place, state, began, report, on_progress).run()
+        write_report(place, state)
     if all(row["error"] is not None for row in state["models"]):
         raise DataError(f"no model could be compared: {state['models'][0]['error']}")
     return Comparison(place, state)

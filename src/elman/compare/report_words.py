@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -84,6 +85,11 @@ def findings(comparison: Comparison) -> list[str]:
         count = len(comparison["failed"])
         found.append(f"{count} {'model' if count == 1 else 'models'} failed: see the end of this page.")
     return found
+
+
+def plain_findings(comparison: Comparison) -> list[str]:
+    """The same for a terminal, without marks."""
+    return [html.unescape(re.sub("<[^>]+>", "", sentence)) for sentence in findings(comparison)]
 
 
 def _first(comparison: Comparison, models: Sequence[Mapping[str, Any]], measure: Measure) -> str:
