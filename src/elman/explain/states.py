@@ -97,7 +97,7 @@ class States(Kind[StatesOptions]):
             )
         name = name_of(model)
         title = f"Unit {options.unit} of {name}" if options.unit else f"Units of {name} that track something"
-        data = {
+        data: dict[str, Any] = {
             "model": name,
             "tokens": list(read.tokens),
             "layers": [{"name": group, "units": size} for group, size in units.groups],
