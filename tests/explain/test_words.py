@@ -80,7 +80,8 @@ QUESTIONS = [("man", "king", "woman", "queen"), ("paris", "france", "rome", "ita
 def test_the_score_of_a_file_of_analogies_is_that_of_a_plain_loop(file: VectorFile, tmp_path: Path) -> None:
     path = tmp_path / "questions.txt"
     path.write_text(
-        ": family\nman king woman queen\n: capital cities\nparis france rome italy\ncat dog rome italy\nparis france oslo norway\n"
+        ": family\nman king woman queen\n"
+        ": capital cities\nparis france rome italy\ncat dog rome italy\nparis france oslo norway\n"
     )
     found = explain([file], [], kind="analogy", options={"file": str(path)})
     rows = {name.lower(): unit(row) for name, row in zip(NAMES, vectors().tolist(), strict=True)}

@@ -47,7 +47,7 @@ class Analogy(Kind[AnalogyOptions]):
         asked = [word for text in texts for word in text.split()]
         if len(asked) != 3:
             raise UsageError(f"an analogy is of three words, not {len(asked)}", hint="man king woman asks for a queen")
-        found = []
+        found: list[dict[str, Any]] = []
         for words in all_words:
             places = [words.require(word) for word in asked]
             first, second, third = words.directions[places]
@@ -73,9 +73,10 @@ class Analogy(Kind[AnalogyOptions]):
 def _scores(all_words: Sequence[Words], path: Path) -> Explanation:
     """The share of right answers in each section, of the questions whose four words are known."""
     sections = read_questions(path)
-    found, notes = [], []
+    found: list[dict[str, Any]] = []
+    notes = []
     for words in all_words:
-        rows = [{"section": name, **_score(words, questions)} for name, questions in sections]
+        rows: list[dict[str, Any]] = [{"section": name, **_score(words, questions)} for name, questions in sections]
         total = {key: sum(row[key] for row in rows) for key in ("questions", "known", "right")}
         if not total["known"]:
             raise DataError(
@@ -109,7 +110,7 @@ def _scores(all_words: Sequence[Words], path: Path) -> Explanation:
 
 
 def _share(row: dict[str, Any]) -> float:
-    return row["right"] / row["known"] if row["known"] else 0.0
+    return float(row["right"] / row["known"]) if row["known"] else 0.0
 
 
 def _score(words: Words, questions: Sequence[tuple[str, str, str, str]]) -> dict[str, int]:

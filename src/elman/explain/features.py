@@ -15,7 +15,7 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError, MissingError
-from elman.text.units.vocabulary import EOS
+from elman.text.units.vocabulary import EOS, UNK
 
 NEAR = 5  # tokens before the end of a line that count as near
 BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
@@ -41,7 +41,7 @@ def built_in(tokens: Sequence[str], ranks: Mapping[str, int]) -> dict[str, Array
         "line end near": ends_at[lines] - places <= NEAR,
         "inside quotes": _inside_quotes(bare),
         "bracket depth": _bracket_depth(bare),
-        "length of token": [1 if token == EOS else len(token) or 1 for token in bare],
+        "length of token": [1 if token in (EOS, UNK) else len(token) or 1 for token in bare],
         "upper case": [token[:1].isupper() for token in bare],
     }
     if "" in bare:  # units are characters
