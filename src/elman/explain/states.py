@@ -240,7 +240,8 @@ def _picture(
 ) -> pictures.Spec:
     """Units over the beginning of the text, and how closely they follow features; of one unit a line."""
     if alone:
-        return charts.stacked([_line(read, units[0], row) for row in range(_num_rows(read))], title=title)
+        heading = f"{title}: {units[0]['feature']} {units[0]['correlation']:+.2f}"
+        return charts.stacked([_line(read, units[0], row) for row in range(_num_rows(read))], title=heading)
     names = read.names[:PICTURE_TOKENS]
     over_text = pictures.signed_map(
         [unit["activations"][:PICTURE_TOKENS] for unit in units],
@@ -288,6 +289,7 @@ def _line(read: RecordedText, unit: dict[str, Any], row: int) -> pictures.Spec:
     chart = charts.token_lines(
         points, tokens=read.names[part], title=f"from token {part.start + 1:,} on", y="activation", colour="unit"
     )
+    chart["encoding"]["color"]["legend"] = None
     chart["encoding"]["y"]["scale"] = {"domain": [min(values), max(values)]}
     return chart | {"height": 120}
 
