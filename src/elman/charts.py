@@ -26,6 +26,30 @@ def stacked(charts: Sequence[Spec], *, title: str) -> Spec:
     }
 
 
+def side_by_side(charts: Sequence[Spec], *, title: str, columns: int = 3) -> Spec:
+    """Charts beside one another, so many in a row."""
+    parts = [{key: value for key, value in chart.items() if key != "$schema"} for chart in charts]
+    heading = {"text": title, "anchor": "start"}
+    return {"$schema": SCHEMA, "title": heading, "columns": columns, "concat": parts, "spacing": 30}
+
+
+def points(rows: Sequence[Mapping[str, Any]], *, x: str, y: str, colour: str, title: str) -> Spec:
+    """A point for each row, coloured by `colour`."""
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": title, "anchor": "start"},
+        "width": 420,
+        "height": 320,
+        "data": {"values": [dict(row) for row in rows]},
+        "mark": {"type": "point", "opacity": 0.7},
+        "encoding": {
+            "x": {"field": x, "type": "quantitative", "scale": {"zero": False}},
+            "y": {"field": y, "type": "quantitative"},
+            "color": {"field": colour, "type": "nominal", "title": None},
+        },
+    }
+
+
 def token_lines(
     rows: Sequence[Mapping[str, Any]], *, tokens: Sequence[str], title: str, y: str, colour: str, step: int = 16
 ) -> Spec:
@@ -52,10 +76,21 @@ def token_lines(
 
 
 def score_bars(
-    rows: Sequence[Mapping[str, Any]], *, name: str, score: str, title: str, mark: str | None = None
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    name: str,
+    score: str,
+    title: str,
+    mark: str | None = None,
+    highest: float | None = None,
 ) -> Spec:
-    """A bar for each row, longest first, orange above zero and blue below; a tick where `mark` is, on the same side."""
-    across = {"field": score, "type": "quantitative", "title": score}
+    """A bar for each row, longest first, orange above zero and blue below; a tick where `mark` is, on the same side.
+
+    highest: where the axis ends, so that several charts can be compared; scores are then from 0 on.
+    """
+    across: Spec = {"field": score, "type": "quantitative", "title": score}
+    if highest is not None:
+        across["scale"] = {"domain": [0, highest]}
     upright = {"field": name, "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 320}}
     colour = {"condition": {"test": f"datum['{score}'] < 0", "value": BLUE}, "value": ORANGE}
     layers: list[Spec] = [{"mark": "bar", "encoding": {"x": across, "y": upright, "color": colour}}]
@@ -72,27 +107,23 @@ def score_bars(
     }
 
 
-def word_map(
-    rows: Sequence[Mapping[str, Any]], *, x: str, y: str, title: str, word: str = "word", colour: str | None = None
-) -> Spec:
-    """Words at their places; rows are {word, x: number, y: number}, and what is given as `colour`."""
-    places: Spec = {
-        "x": {"field": x, "type": "quantitative", "scale": {"zero": False, "padding": 30}},
-        "y": {"field": y, "type": "quantitative", "scale": {"zero": False, "padding": 15}},
-    }
-    if colour is not None:
-        places["color"] = {"field": colour, "type": "nominal", "title": None}
+def word_map(rows: Sequence[Mapping[str, Any]], *, x: str, y: str, title: str) -> Spec:
+    """Words at their places; rows are {word, x: number, y: number}."""
     text = {"type": "text", "align": "left", "dx": 5, "fontSize": 11}
+    ticks = {"tickCount": 6}
     return {
         "$schema": SCHEMA,
         "title": {"text": title, "anchor": "start"},
         "width": 760,
         "height": 560,
         "data": {"values": [dict(row) for row in rows]},
-        "encoding": places,
+        "encoding": {
+            "x": {"field": x, "type": "quantitative", "scale": {"zero": False, "padding": 30}, "axis": ticks},
+            "y": {"field": y, "type": "quantitative", "scale": {"zero": False, "padding": 15}, "axis": ticks},
+        },
         "layer": [
             {"mark": {"type": "circle", "size": 22, "opacity": 0.6}},
-            {"mark": text, "encoding": {"text": {"field": word}}},
+            {"mark": text, "encoding": {"text": {"field": "word"}}},
         ],
     }
 

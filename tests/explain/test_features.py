@@ -20,7 +20,7 @@ def test_the_features_of_a_text_worked_by_hand() -> None:
     assert found["inside quotes"].tolist() == [0, 1, 1, 1, 1, 1, 0, 0, 0, 0]
     assert found["bracket depth"].tolist() == [0, 0, 0, 1, 1, 0, 0, 0, 0, 0]
     assert found["upper case"].tolist() == [0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
-    assert found["length of token"].tolist() == [1, 1, 1, 1, 1, 1, 1, 0, 2, 1]
+    assert found["length of token"].tolist() == [1, 1, 1, 1, 1, 1, 1, 1, 2, 1]
     assert found["line end near"].tolist() == [0, 0, 1, 1, 1, 1, 1, 1, 0, 0]  # the last line is cut off
     np.testing.assert_allclose(np.exp(found["rarity (log rank)"]), [1, 3, 3, 3, 3, 3, 3, 1, 2, 3])
     assert "place in word" not in found

@@ -11,7 +11,7 @@ import torch
 
 import elman
 from elman.core.errors import UsageError
-from elman.explain.recorded import WIDTH, coloured_text
+from elman.explain.recorded import WIDTH, coloured_text, liveliest_part
 from tests.explain.test_saliency import MODELS, WORDS, make_lm, shaken
 
 TEXT = 'the cat sat on the mat\na "dog ran" in the (park) zebra\nthe dog sat in a park'
@@ -77,7 +77,7 @@ def test_a_unit_that_follows_a_feature_of_ones_own_is_found(lstm: Any, tmp_path:
 def test_one_unit_is_drawn_over_the_whole_text(lstm: Any) -> None:
     found = lstm.explain(TEXT, kind="states", unit="2.c.3")
     assert [unit["unit"] for unit in found.data["units"]] == ["2.c.3"]
-    assert len(found.picture["data"]["values"]) == len(found.data["tokens"])
+    assert sum(len(row["data"]["values"]) for row in found.picture["vconcat"]) == len(found.data["tokens"])
     drawn = [line for line in found.drawing if any(span.shade for span in line)]
     assert "".join(span.text for span in drawn[0]).startswith("the cat sat on the mat ↵")
     values = found.data["units"][0]["activations"]
@@ -175,6 +175,21 @@ def test_empty_text_and_nets_without_layers_are_refused(lstm: Any, tmp_path: Pat
 def test_models_without_gates_say_what_they_have(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no gates\n.*states"):
         make_lm(tmp_path, "rnn").explain(TEXT, kind="gates")
+
+
+def test_of_a_long_text_the_part_is_drawn_in_which_a_unit_moves() -> None:
+    texts = [*"abcdefg", "↵"] * 100
+    values = np.zeros(800)
+    values[400:500] = 1.0
+    begin = liveliest_part(texts, values, lines=3)
+    assert begin % 8 == 0 and values[begin : begin + 192].std() > 0.49
+    assert liveliest_part(texts, np.zeros(800), lines=3) == 0
+
+
+def test_a_picture_of_one_unit_has_rows_of_text_and_says_where_it_ends(lstm: Any) -> None:
+    found = lstm.explain("the cat sat\n" * 200, kind="states", unit="1.2")
+    assert len(found.picture["vconcat"]) == 6
+    assert any("first 600 of 799 tokens" in note for note in found.notes)
 
 
 def test_text_is_wrapped_and_characters_are_not_set_apart() -> None:

@@ -24,12 +24,15 @@ CONFIG = "config.json"
 
 @examples(
     "elman explain my-model 'the cat sat on the mat'",
+    "elman explain my-model cat dog --kind neighbours",
     "elman explain my-rnn my-lstm 'the cat sat on the mat' --kind gradients --out gradients.html",
 )
 def explain(
     models_and_texts: Annotated[
         list[str],
-        typer.Argument(metavar="DIR... TEXT...", help="Model directories, then texts.", show_default=False),
+        typer.Argument(
+            metavar="DIR... TEXT...", help="Model directories or files of word vectors, then texts.", show_default=False
+        ),
     ],
     kind: Annotated[
         str | None,
@@ -69,8 +72,11 @@ def explain(
     terminal.limit_threads(threads)
     from elman.api import load
     from elman.explain import explain as explain_models
+    from elman.explain.words import VectorFile
 
-    models: list[Any] = [load(directory, verify=not no_verify) for directory in directories]
+    models: list[Any] = [
+        VectorFile(path) if _is_vector_file(str(path)) else load(path, verify=not no_verify) for path in directories
+    ]
     found = explain_models(models, texts, kind=kind, options={"seed": seed} | _options(set_))
     if out is not None:
         found.save(out, overwrite=overwrite)
@@ -85,11 +91,20 @@ def explain(
 
 
 def _split(arguments: list[str]) -> tuple[list[Path], list[str]]:
-    """Model directories come first; what follows is text."""
+    """Models come first; what follows is text."""
     count = 1
-    while count < len(arguments) and os.path.isfile(Path(arguments[count]) / CONFIG):  # noqa: PTH113  (any text may be asked)
+    while count < len(arguments) and _is_model(arguments[count]):
         count += 1
     return [Path(name) for name in arguments[:count]], arguments[count:]
+
+
+def _is_model(argument: str) -> bool:
+    """Whether it is a model directory or a file of word vectors, and no text."""
+    return os.path.isfile(Path(argument) / CONFIG) or _is_vector_file(argument)  # noqa: PTH113  (any text may be asked)
+
+
+def _is_vector_file(argument: str) -> bool:
+    return argument.endswith((".vec", ".txt", ".gz", ".npz")) and os.path.isfile(argument)  # noqa: PTH113  (the same)
 
 
 def _options(pairs: list[str] | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError, MissingError
-from elman.text.units.vocabulary import EOS
+from elman.text.units.vocabulary import EOS, UNK
 
 NEAR = 5  # tokens before the end of a line that count as near
 BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
@@ -41,7 +41,7 @@ def built_in(tokens: Sequence[str], ranks: Mapping[str, int]) -> dict[str, Array
         "line end near": ends_at[lines] - places <= NEAR,
         "inside quotes": _inside_quotes(bare),
         "bracket depth": _bracket_depth(bare),
-        "length of token": [0 if token == EOS else len(token) or 1 for token in bare],
+        "length of token": [1 if token in (EOS, UNK) else len(token) or 1 for token in bare],
         "upper case": [token[:1].isupper() for token in bare],
     }
     if "" in bare:  # units are characters
@@ -140,7 +140,7 @@ def _read_table(path: Path) -> tuple[list[str], Array]:
 
 def correlations(units: Array, features: Array) -> Array:
     """Pearson's correlation of every unit (T, U) with every feature (T, K); 0 where one never changes. -> (U, K)"""
-    return np.clip(_standard(units).T @ _standard(features), -1, 1)
+    return np.asarray(np.clip(_standard(units).T @ _standard(features), -1, 1))
 
 
 def chance(units: Array, features: Array, rng: np.random.Generator, *, shifts: int = 40) -> Array:
@@ -153,7 +153,7 @@ def chance(units: Array, features: Array, rng: np.random.Generator, *, shifts: i
     num_tokens = len(units)
     offsets = rng.integers(num_tokens // 4, max(num_tokens // 4 + 1, num_tokens - num_tokens // 4), size=shifts)
     highest = [np.abs(units.T @ np.roll(features, offset, axis=0)).max(axis=0) for offset in offsets.tolist()]
-    return np.minimum(1, np.quantile(highest, 0.95, axis=0))
+    return np.asarray(np.minimum(1, np.quantile(highest, 0.95, axis=0)))
 
 
 def _standard(columns: Array) -> Array:

@@ -93,3 +93,10 @@ def coloured_text(texts: Sequence[str], values: Array, *, most: int | None = Non
             lines += [above, below]
             above, below = [], []
     return lines if most is None else lines[: 2 * most]
+
+
+def liveliest_part(texts: Sequence[str], values: Array, *, lines: int) -> int:
+    """Where to begin, at the beginning of a line, so that values (T,) differ most in what fills so many lines."""
+    size = round(lines * WIDTH / np.mean([len(text) + 0.5 for text in texts]))
+    begins = [0, *(place + 1 for place, text in enumerate(texts[:-1]) if text == END)]
+    return max(begins, key=lambda begin: float(values[begin : begin + size].std()))

@@ -21,9 +21,10 @@ from elman.explain.explanation import Explanation, Line, Span, bar, column
 from elman.explain.features import built_in, chance, correlations, read_features
 from elman.explain.kind import Kind, KindOptions, name_of
 from elman.explain.reading import Reading
-from elman.explain.recorded import WIDTH, RecordedText, coloured_text, read_recorded
+from elman.explain.recorded import WIDTH, RecordedText, coloured_text, liveliest_part, read_recorded
 
 PICTURE_TOKENS = 100  # tokens that stand side by side in a picture
+PICTURE_ROWS = 6  # rows of so many tokens in the picture of one unit
 DRAWN_UNITS = 4  # units whose text is drawn in the terminal, where none is asked for
 DRAWN_LINES = 3  # lines of text that are drawn for each of them
 LISTED = 3  # units that are listed for each feature
@@ -97,14 +98,15 @@ class States(Kind[StatesOptions]):
             )
         name = name_of(model)
         title = f"Unit {options.unit} of {name}" if options.unit else f"Units of {name} that track something"
-        data = {
+        data: dict[str, Any] = {
             "model": name,
             "tokens": list(read.tokens),
             "layers": [{"name": group, "units": size} for group, size in units.groups],
             "tracking": tracked,
             "units": shown_units,
         }
-        notes = [*read.notes]
+        in_picture = PICTURE_TOKENS * (_num_rows(read) if options.unit else 1)
+        notes = [*read.notes, *_picture_notes(read, in_picture)]
         constant = [feature for feature, values in features.items() if not np.ptp(values)]
         if constant:
             notes.append(f"the same all over this text: {', '.join(constant)}")
@@ -217,9 +219,10 @@ def _draw(
             )
     for unit in units if alone else units[:DRAWN_UNITS]:
         values = np.array(unit["activations"])
-        lines.append([])
-        lines.append([Span(f"{_label(unit)}, from {values.min():.2f} to {values.max():.2f}")])
-        lines += coloured_text(read.texts, values, most=None if alone else DRAWN_LINES)
+        begin = 0 if alone else liveliest_part(read.texts, values, lines=DRAWN_LINES)
+        where = f"; from token {begin + 1:,} on" if begin else ""
+        lines += [[], [Span(f"{_label(unit)}, between {values.min():.2f} and {values.max():.2f}{where}")]]
+        lines += coloured_text(read.texts[begin:], values[begin:], most=None if alone else DRAWN_LINES)
     return lines
 
 
@@ -236,13 +239,10 @@ def _picture(
     alone: bool,
 ) -> pictures.Spec:
     """Units over the beginning of the text, and how closely they follow features; of one unit a line."""
-    names = list(read.names[:PICTURE_TOKENS])
     if alone:
-        rows = [
-            {"place": place, "activation": value, "unit": _label(units[0])}
-            for place, value in enumerate(units[0]["activations"][:PICTURE_TOKENS])
-        ]
-        return charts.token_lines(rows, tokens=names, title=title, y="activation", colour="unit")
+        heading = f"{title}: {units[0]['feature']} {units[0]['correlation']:+.2f}"
+        return charts.stacked([_line(read, units[0], row) for row in range(_num_rows(read))], title=heading)
+    names = read.names[:PICTURE_TOKENS]
     over_text = pictures.signed_map(
         [unit["activations"][:PICTURE_TOKENS] for unit in units],
         rows=[_label(unit) for unit in units],
@@ -270,6 +270,28 @@ def _picture(
         title="Correlation with features of the text (tick: by chance)",
     )
     return charts.stacked([bars, over_text], title=title)
+
+
+def _picture_notes(read: RecordedText, most: int) -> list[str]:
+    return [f"a picture has the first {most:,} of {len(read.tokens):,} tokens"] if len(read.tokens) > most else []
+
+
+def _num_rows(read: RecordedText) -> int:
+    """How many rows of text a picture of one unit has."""
+    return min(PICTURE_ROWS, -(-len(read.tokens) // PICTURE_TOKENS))
+
+
+def _line(read: RecordedText, unit: dict[str, Any], row: int) -> pictures.Spec:
+    """One unit over one row of text."""
+    part = slice(row * PICTURE_TOKENS, (row + 1) * PICTURE_TOKENS)
+    values = unit["activations"]
+    points = [{"place": place, "activation": value, "unit": _label(unit)} for place, value in enumerate(values[part])]
+    chart = charts.token_lines(
+        points, tokens=read.names[part], title=f"from token {part.start + 1:,} on", y="activation", colour="unit"
+    )
+    chart["encoding"]["color"]["legend"] = None
+    chart["encoding"]["y"]["scale"] = {"domain": [min(values), max(values)]}
+    return chart | {"height": 120}
 
 
 # ------------------------------------------------------------------------------------------------------------------ gates
@@ -310,7 +332,8 @@ class Gates(Kind[GatesOptions]):
             title=title,
         )
         data = {"model": name, "tokens": list(read.tokens), "gates": found}
-        return Explanation("gates", title, data, picture, _draw_gates(read, found), read.notes)
+        notes = [*read.notes, *_picture_notes(read, PICTURE_TOKENS)]
+        return Explanation("gates", title, data, picture, _draw_gates(read, found), notes)
 
 
 def _openness(name: str, values_TH: Array) -> dict[str, Any]:

@@ -56,6 +56,18 @@ def read_vectors(path: Path, words: Sequence[str], *, folds_case: bool = False) 
     return Vectors(matrix, found)
 
 
+def read_all_vectors(path: Path) -> tuple[list[str], Array]:
+    """Every word of a file and its vector, in the file's order; where it has a word twice, the first counts. -> (V, E)"""
+    vectors: dict[str, Array] = {}
+    for row in _rows(path):
+        word = row.word.decode(errors="replace")
+        if word not in vectors:
+            vectors[word] = _numbers(path, row.number, row.rest.split(b" "))
+    if not vectors:
+        raise DataError(f"{path} has no words")
+    return list(vectors), np.stack(list(vectors.values()))
+
+
 def read_words(path: Path) -> list[str]:
     """The words that have vectors, as the file has them: usually the most frequent first."""
     return [row.word.decode(errors="replace") for row in _rows(path)]
