@@ -12,6 +12,8 @@ from typing import Any
 from elman.pictures import SCHEMA, Spec, axis_labels
 
 BLUE, ORANGE, GREY = "#4c78a8", "#f58518", "#777"
+LINE_LETTERS = 100  # of a text that is drawn
+MAX_PIECES = 600  # tokens of it
 
 
 def stacked(charts: Sequence[Spec], *, title: str) -> Spec:
@@ -297,3 +299,79 @@ def short(number: float) -> str:
     if number == 0 or isinstance(number, int):
         return f"{number:,.0f}"
     return f"{number:.4f}" if number >= 0.0001 else f"{number:.0e}"
+
+
+def copied_text(
+    pieces: Sequence[str],
+    *,
+    is_copied: Sequence[bool],
+    shares: Sequence[Mapping[str, Any]],
+    title: str,
+    least: int,
+) -> Spec:
+    """A text in lines, what is copied on orange; below, the share of copied n-grams by order."""
+    rows: list[Spec] = []
+    line = column = 0
+    for place, piece in enumerate(pieces[:MAX_PIECES]):
+        text = piece.replace("\n", "")
+        if piece.startswith("\n") or column + len(text) > LINE_LETTERS:
+            line, column = line + 1, 0
+        text = text if column else text.lstrip(" ")
+        kind = f"in a span of {least} or more" if is_copied[place] else "new"
+        word = text.lstrip(" ")
+        at = column + len(text) - len(word)  # Vega writes no spaces in front
+        goes_on = is_copied[place] and place > 0 and is_copied[place - 1]
+        begin, end = (column if goes_on else at), column + len(text)
+        rows.append({"line": line, "from": begin, "at": at, "to": end, "text": word, "is": kind})
+        column += len(text)
+        if piece.endswith("\n") and not piece.startswith("\n"):
+            line, column = line + 1, 0
+    names = [f"in a span of {least} or more", "new"]
+    colour = {
+        **{
+            "field": "is",
+            "type": "nominal",
+            "title": None,
+            "scale": {"domain": names, "range": ["#fdae6b", "#ffffff"]},
+        },
+        "legend": {"orient": "top", "symbolStrokeColor": "#999", "symbolType": "square"},
+    }
+    blank: Spec = {"axis": None, "scale": {"domain": [0, LINE_LETTERS]}}
+    text_panel = {
+        "width": 7 * LINE_LETTERS,
+        "height": {"step": 20},
+        "data": {"values": rows},
+        "encoding": {
+            "y": {"field": "line", "type": "ordinal", "axis": None},
+        },
+        "view": {"stroke": None},
+        "layer": [
+            {
+                "mark": {"type": "rect"},
+                "encoding": {
+                    "x": {"field": "from", "type": "quantitative", **blank},
+                    "x2": {"field": "to"},
+                    "color": colour,
+                },
+            },
+            {
+                "mark": {"type": "text", "align": "left", "font": "monospace", "fontSize": 11.6},
+                "encoding": {"x": {"field": "at", "type": "quantitative", **blank}, "text": {"field": "text"}},
+            },
+        ],
+    }
+    numbers = [{"tokens": row["order"], "share": row["share"]} for row in shares]
+    curve = {
+        "width": 420,
+        "height": 160,
+        "data": {"values": numbers},
+        "mark": {"type": "bar", "color": "#4c78a8"},
+        "encoding": {
+            "x": {"field": "tokens", "type": "ordinal", "title": "n", "axis": {"labelAngle": 0}},
+            "y": {
+                **{"field": "share", "type": "quantitative", "title": "n-grams copied"},
+                **{"axis": {"format": "~%"}, "scale": {"domain": [0, 1]}},
+            },
+        },
+    }
+    return {"$schema": SCHEMA, "title": {"text": title, "anchor": "start"}, "vconcat": [text_panel, curve]}

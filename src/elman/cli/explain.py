@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from elman.cli import terminal
 from elman.cli.completion import complete_kind
+from elman.cli.drawing import print_drawing
 from elman.cli.options import NoVerify, OverwriteFile, Seed, Threads
 from elman.cli.verb import examples
 from elman.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from elman.explain.explanation import Line
 
 CONFIG = "config.json"
 
@@ -83,7 +79,7 @@ def explain(
     elif json:
         terminal.print_json(found.to_dict())
     else:
-        _print(found.drawing)
+        print_drawing(found.drawing)
     for note in found.notes:
         terminal.say(note)
     if out is not None:
@@ -115,23 +111,3 @@ def _options(pairs: list[str] | None) -> dict[str, Any]:
             raise UsageError(f"--set {pair} is not of the form key=value", hint="for example preferred=5")
         found[key.removeprefix("explain.")] = value
     return found
-
-
-def _print(drawing: Sequence[Line]) -> None:
-    """The drawing, in colours on a terminal."""
-    fancy = terminal.is_fancy(sys.stdout)
-    for line in drawing:
-        print("".join(_coloured(span.text, span.shade) if fancy else span.text for span in line).rstrip())
-
-
-def _coloured(text: str, shade: float) -> str:
-    """Text on orange for positive shades, on blue for negative ones; the larger, the stronger."""
-    from elman.core.screen import escape
-
-    strength = min(1.0, abs(shade))
-    if strength < 0.02:
-        return escape(text)
-    end = (230, 97, 1) if shade > 0 else (33, 102, 172)
-    red, green, blue = (round(255 + (part - 255) * strength) for part in end)
-    ink = "30" if 0.3 * red + 0.6 * green + 0.1 * blue > 110 else "97"
-    return f"\x1b[48;2;{red};{green};{blue};{ink}m{escape(text)}\x1b[0m"

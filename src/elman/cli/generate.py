@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -13,7 +13,13 @@ from elman.cli.verb import examples
 from elman.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from elman.api import Model
+    from elman.explain.novelty import Copied
+    from elman.lm.shaping import Shaping
+
+    LookFor: TypeAlias = Callable[[str], Copied]
 
 
 @examples(
@@ -46,6 +52,10 @@ def generate(
     seed: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Seed of the chance. [default: a new one, printed]")
     ] = None,
+    novelty: Annotated[
+        bool,
+        typer.Option("--novelty", help="Mark «what is copied» from the training text, in spans of 5 tokens and more."),
+    ] = False,
     threads: Threads = None,
     json: Json = False,
     no_verify: NoVerify = False,
@@ -56,6 +66,7 @@ def generate(
 
     stop, forbid = stop or [], forbid or []
     model = load_language_model(directory, verify=not no_verify)
+    look_for = _looker(model) if novelty else None  # refuses before anything is written
     if beam is not None:
         given = {
             "--temperature": temperature,
@@ -68,18 +79,27 @@ def generate(
             if value is not None:
                 raise UsageError(f"{flag} does not apply to --beam", hint="a beam leaves nothing to chance")
         found = model.beam(prompt, width=beam, tokens=tokens, n_best=samples, forbid=forbid, unknown=unknown)
-        _print_found(prompt, found, json=json)
+        _print_found(prompt, found, look_for, json=json)
         return
     from elman.lm.shaping import Shaping
 
     forbidden = model.forbidden_ids(forbid, unknown=unknown)
     shaping = Shaping(1.0 if temperature is None else temperature, top_k, top_p, forbidden)
-    _sample(model, prompt, tokens=tokens, samples=samples, shaping=shaping, stop=stop, seed=seed, json=json)
+    _sample(model, prompt, look_for, tokens=tokens, samples=samples, shaping=shaping, stop=stop, seed=seed, json=json)
+
+
+def _looker(model: Model) -> LookFor:
+    """What finds the parts of a text that stand in the training text."""
+    from elman.explain.novelty import look_for
+
+    index = model.training_index()
+    return lambda text: look_for(index, model, model.tokenizer.encode_text(text))
 
 
 def _sample(
     model: Model,
     prompt: str,
+    look_for: LookFor | None,
     *,
     tokens: int,
     samples: int,
@@ -99,26 +119,39 @@ def _sample(
         if json:
             texts.append("".join(pieces))
             continue
+        if look_for is not None:
+            _print_marked(look_for("".join(pieces)))
+            continue
         if sys.stdout.isatty() and sys.stderr.isatty() and prompt:
             print(terminal.dim(terminal.escape(prompt)), end="", file=sys.stderr, flush=True)
         for piece in pieces:
             print(terminal.escape_if_terminal(piece), end="", flush=True)
         print(flush=True)
     if json:
-        terminal.print_json({"prompt": prompt, "texts": texts, "seed": seed})
+        terminal.print_json({"prompt": prompt, "texts": texts, "seed": seed} | _novelty(texts, look_for))
     else:
         terminal.say(f"seed {seed}")
 
 
-def _print_found(prompt: str, found: list[tuple[str, float]], *, json: bool) -> None:
+def _novelty(texts: list[str], look_for: LookFor | None) -> dict[str, Any]:
+    return {} if look_for is None else {"novelty": [look_for(text).as_json() for text in texts]}
+
+
+def _print_marked(copied: Copied) -> None:
+    from elman.cli.drawing import print_drawing
+    from elman.explain.novelty import lines_of
+
+    print_drawing(lines_of(copied.marked()))
+
+
+def _print_found(prompt: str, found: list[tuple[str, float]], look_for: LookFor | None, *, json: bool) -> None:
+    texts = [text for text, _ in found]
     if json:
-        terminal.print_json(
-            {"prompt": prompt, "texts": [text for text, _ in found], "nats": [nats for _, nats in found]}
-        )
+        nats = [nats for _, nats in found]
+        terminal.print_json({"prompt": prompt, "texts": texts, "nats": nats} | _novelty(texts, look_for))
         return
-    for text, _ in found:
+    for text in texts:
+        if look_for is not None:
+            _print_marked(look_for(text))
+            continue
         print(terminal.escape_if_terminal(text))
-
-
-if TYPE_CHECKING:
-    from elman.lm.shaping import Shaping

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from elman.tasks.base import (
 from elman.tasks.shared_files import BY_HEART, shared_files
 from elman.tasks.word_vectors import read_word_vectors
 from elman.text.corpus import Corpus, Learned, learn, read_corpus
+from elman.text.index import TextIndex
 from elman.text.readers import Sources
 from elman.text.settings import DataConfig
 from elman.text.units.tokenizer import Tokenizer
@@ -43,14 +44,16 @@ class HeldoutText(NamedTuple):
 
 @dataclass(frozen=True)
 class TextAssets:
-    """The tokenizer of a text, and how the words are spelled that it does not know."""
+    """The tokenizer of a text, how the words are spelled that it does not know, and an index of it."""
 
     tokenizer: Tokenizer
     spelling: SpellingModel | None = None
+    index: Callable[[], TextIndex] | None = None  # large, and seldom asked for: read when it is
 
     def files(self) -> dict[str, bytes]:
-        """Both."""
-        return self.tokenizer.files() | (self.spelling.files() if self.spelling is not None else {})
+        """All that are there."""
+        found = self.tokenizer.files() | (self.spelling.files() if self.spelling is not None else {})
+        return found | (self.index().files() if self.index is not None else {})
 
 
 TextExamples = Examples[TextAssets, HeldoutText]

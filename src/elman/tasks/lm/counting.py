@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from elman import store
+from elman.core.arrays import Array
 from elman.counts.scratch import Scratch
 from elman.counts.spelling import SpellingModel
 from elman.tasks.base import Report, TrainRequest
 from elman.tasks.lm.families.kneser_ney import KneserNeyConfig
 from elman.tasks.lm.family import CountingFamily, Shape
 from elman.tasks.lm.model import Model
-from elman.tasks.lm.record import LmRecord
+from elman.tasks.lm.record import LmDataConfig, LmRecord
 from elman.text.corpus import Corpus, Learned
-from elman.text.settings import DataConfig
+from elman.text.index import TextIndex
 from elman.text.units.pipelines import TokenizerSpec
 from elman.text.units.tokenizer import Tokenizer
 
@@ -55,7 +57,13 @@ def count_model(
             report=notes,
         )
         changes = {"notes": (*record.notes, *notes.said), "threads": scratch.threads}
-        fitted = Model(record.model_copy(update=changes), learned.tokenizer, lm, spelling=fit_spelling(learned))
+        fitted = Model(
+            record.model_copy(update=changes),
+            learned.tokenizer,
+            lm,
+            spelling=fit_spelling(learned),
+            index=make_index(record, learned.train.ids),
+        )
         made = measured(fitted, heldout, began)
         seconds, budget = made.record.seconds or 0.0, request.budget
         if budget is not None and seconds > budget.seconds:
@@ -63,6 +71,14 @@ def count_model(
                 f"took {seconds:.0f} s, more than the budget of {budget.seconds:.0f} s: counting takes what it needs"
             )
         return saved(made, request.out)
+
+
+def make_index(record: LmRecord, ids: Array) -> Callable[[], TextIndex] | None:
+    """An index of the training text, where one is asked for."""
+    if not record.data.index:
+        return None
+    built = TextIndex.build(ids)
+    return lambda: built
 
 
 def fit_spelling(learned: Learned) -> SpellingModel | None:
@@ -104,7 +120,7 @@ def import_arpa(path: Path, *, out: Path | None, command: str | None) -> Model:
     tokenizer = Tokenizer(TokenizerSpec(units, list(tokens), None))
     record = LmRecord(
         vocab_size=tokenizer.vocab_size,
-        data=DataConfig.model_validate({"units": units, "reset_lines": True}),
+        data=LmDataConfig.model_validate({"units": units, "reset_lines": True}),
         model=KneserNeyConfig.model_validate({"order": lm.order}),
         seed=0,
         seconds=round(time.perf_counter() - began, 3),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from elman.tasks.lm.training_text import read_training_text
 from elman.tasks.word_vectors import written_words
 from elman.text.corpus import read_corpus
 from elman.text.gaps import has_gap
+from elman.text.index import TextIndex
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
 
@@ -44,6 +45,7 @@ class LooksInside:
     tokenizer: Tokenizer
     lm: Any
     directory: Path | None
+    index: Callable[[], TextIndex] | None
 
     def ids_of(self, text: str) -> Array:
         """The ids of a text and the end of its last line."""
@@ -139,8 +141,22 @@ class LooksInside:
         return read_corpus([path], self.tokenizer, self.record.data).ids
 
     def training_text(self, data: Path | None = None) -> TrainingText:
-        """The text it was trained on, from the files that its command names, or from others."""
+        """The text it was trained on, from its index, or from the files that its command names; or another."""
+        if data is None and self.index is not None:
+            return TrainingText(self.index().ids, f"the index of {self.directory or 'this model'}")
         return read_training_text(self.record, self.tokenizer, data, str(self.directory or "this model"))
+
+    def training_index(self, data: Path | None = None) -> TextIndex:
+        """The index that was saved with it, or a new one of the text it was trained on, or of another text."""
+        if data is None and self.index is not None:
+            return self.index()
+        return TextIndex.build(self.training_text(data).ids)
+
+    def pieces(self, ids: Array) -> list[str]:
+        """What each token adds to a text that is written token by token."""
+        decoder = self.tokenizer.decoder()
+        found = [decoder.push(token) for token in ids.tolist()]
+        return [*found[:-1], found[-1] + decoder.finish()] if found else []
 
     def filler(self) -> Filler:
         """A gap is filled after what stands before it; or so that the whole sentence is likely."""

@@ -80,7 +80,8 @@ def mix(
         tuned = [member.config for member in lm.members[len(lms) :] if isinstance(member, CacheModel | NeuralCache)]
         mixture = mixture.model_copy(update={"members": (*mixture.members, *tuned)})
         changes = {"model": mixture, "seed": seed, "command": command, "notes": tuple(notes.said)}
-        made = Model(first.record.model_copy(update=changes), first.tokenizer, lm, spelling=first.spelling)
+        record = first.record.model_copy(update=changes)
+        made = Model(record, first.tokenizer, lm, spelling=first.spelling, index=first.index)
         return saved(measured(made, corpus, begin), None if out is None else Path(out))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,9 @@ from elman.tasks.lm.family import Saveable
 from elman.tasks.lm.inside import LooksInside
 from elman.tasks.lm.record import LmRecord
 from elman.tasks.lm.scoring import LineScorer, Score
+from elman.tasks.text_task import TextAssets
 from elman.text.corpus import Corpus, read_blocks
+from elman.text.index import TextIndex
 from elman.text.readers import Sources, as_sources, as_texts
 from elman.text.settings import Errors
 from elman.text.units.tokenizer import Tokenizer
@@ -48,6 +50,7 @@ class Model(LooksInside, TaskModel[LmRecord]):
     directory: Path | None = None
     num_bytes: int | None = None  # of its files
     spelling: SpellingModel | None = None  # of unknown words
+    index: Callable[[], TextIndex] | None = None  # of its training text, where it was asked for
 
     evaluate_takes = frozenset({"reset_lines", "dynamic", "dynamic_rate"})
 
@@ -88,8 +91,8 @@ class Model(LooksInside, TaskModel[LmRecord]):
         return self.lm.tensors()
 
     def files(self) -> dict[str, bytes]:
-        """The tokenizer's, and how unknown words are spelled."""
-        return self.tokenizer.files() | (self.spelling.files() if self.spelling is not None else {})
+        """The tokenizer's, how unknown words are spelled, and the index of the training text."""
+        return TextAssets(self.tokenizer, self.spelling, self.index).files()
 
     def next(self, text: str = "", *, k: int = 10) -> list[tuple[str, float]]:
         """The k likeliest next symbols after a text, with their probabilities; `</s>` is the end of the line."""

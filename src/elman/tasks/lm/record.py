@@ -13,7 +13,17 @@ from elman.text.settings import DataConfig
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 
 
-class LmRecord(Record[DataConfig, Config]):
+class LmDataConfig(DataConfig):
+    """How text becomes symbols, and whether it can be found again."""
+
+    index: bool = Field(
+        False,
+        description="save an index of the training text with the model: `elman generate --novelty` marks what is copied from it",
+        exclude_if=lambda value: not value,  # the records of models without one are as those of version 0.1.0
+    )
+
+
+class LmRecord(Record[LmDataConfig, Config]):
     """A language model."""
 
     task: Literal["lm"] = "lm"
@@ -21,7 +31,7 @@ class LmRecord(Record[DataConfig, Config]):
     eos_token_id: int = EOS_ID
     unk_token_id: int = UNK_ID
     spelling: bool = False  # spelling.safetensors says what the spelling of unknown words costs
-    data: DataConfig
+    data: LmDataConfig
     model: ModelConfig  # of whatever family it names
 
     @property

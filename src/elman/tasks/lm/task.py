@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from elman.counts.spelling import SpellingModel
 from elman.lm.evaluate import Evaluation
 from elman.tasks.base import Prepared, ReadFile, ShouldStop, TaskModel, TrainRequest
 from elman.tasks.lm import families
-from elman.tasks.lm.counting import count_model, fit_spelling
+from elman.tasks.lm.counting import count_model, fit_spelling, make_index
 from elman.tasks.lm.families import family_names, find_family, restore_model
 from elman.tasks.lm.family import CountingFamily, Family, NetFamily, Shape
 from elman.tasks.lm.model import Model
@@ -26,7 +27,7 @@ from elman.tasks.lm.record import LmRecord
 from elman.tasks.text_task import HeldoutText, TextAssets, TextExamples, TextTask
 from elman.text.batches import DEFAULT_BATCH, DEFAULT_BPTT, make_batches
 from elman.text.corpus import Learned
-from elman.text.settings import DataConfig
+from elman.text.index import TextIndex
 from elman.text.units.tokenizer import Tokenizer
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
     from elman.training.examiner import Examiner
     from elman.training.protocols import Batches
 
+LmPrepared = Prepared[LmRecord, TextAssets, HeldoutText]
 DEFAULT_FAMILY = "mkn"
 READING_SETTINGS = frozenset(
-    {"reset_lines", "errors", "skip_bad", "heldout"}
+    {"reset_lines", "errors", "skip_bad", "heldout", "index"}
 )  # of data; all others make the vocabulary
 
 
@@ -132,17 +134,17 @@ class LmTask(TextTask[LmRecord]):
         if not isinstance(family, CountingFamily):
             return super().train(request)
         began = time.perf_counter()
-        data = make(DataConfig, request.settings["data"], section="data")
+        data = self.data_settings(request.settings["data"])
         learned, heldout = self.read(request, data)
         record = self.make_record(request, data, self.model_settings(request.settings["model"]), learned)
         return count_model(family, record, learned, heldout, request, began=began)
 
-    def prepare(self, request: TrainRequest) -> Prepared[LmRecord, TextAssets, HeldoutText]:
+    def prepare(self, request: TrainRequest) -> LmPrepared:
         """Read the text and learn its vocabulary, or take that of the model to go on from."""
         if request.init is None:
-            return super().prepare(request)
+            return _with_index(super().prepare(request))
         base = _base(request.init)
-        data = make(DataConfig, request.settings["data"], section="data")
+        data = self.data_settings(request.settings["data"])
         learned, heldout = self.read(request, data, base.tokenizer)
         if learned.train.unknown_tokens:
             note = f"{learned.train.unknown_tokens:,} tokens of the new text are words that the old model does not know"
@@ -150,9 +152,9 @@ class LmTask(TextTask[LmRecord]):
             learned = replace(learned, notes=(*learned.notes, note))
         record = self.make_record(request, data, base.record.model, learned)
         record = record.model_copy(update={"spelling": base.record.spelling})
-        return Prepared(record, self.make_examples(learned, heldout, base.spelling), base.lm)
+        return _with_index(Prepared(record, self.make_examples(learned, heldout, base.spelling), base.lm))
 
-    def plan(self, prepared: Prepared[LmRecord, TextAssets, HeldoutText], means: Means) -> Plan:
+    def plan(self, prepared: LmPrepared, means: Means) -> Plan:
         """Sizes for what the user has not set; those of a net to go on from are settled."""
         model = prepared.record.model
         if prepared.start is not None:
@@ -221,8 +223,10 @@ class LmTask(TextTask[LmRecord]):
     # ----------------------------------------------------------------------------------------------- saved and loaded
 
     def read_assets(self, record: LmRecord, read: ReadFile) -> TextAssets:
-        """The tokenizer, and how unknown words are spelled."""
-        return TextAssets(Tokenizer.from_files(read), SpellingModel.from_files(read) if record.spelling else None)
+        """The tokenizer, how unknown words are spelled, and the index of the training text, when it is asked for."""
+        spelling = SpellingModel.from_files(read) if record.spelling else None
+        index = cache(lambda: TextIndex.from_files(read)) if record.data.index else None
+        return TextAssets(Tokenizer.from_files(read), spelling, index)
 
     def restore(self, record: LmRecord, assets: TextAssets, tensors: dict[str, Array]) -> Any:
         """The model that was saved, of any family."""
@@ -230,7 +234,7 @@ class LmTask(TextTask[LmRecord]):
 
     def wrap(self, record: LmRecord, assets: TextAssets, net: Any, directory: Path | None) -> Model:
         """The model with its tokenizer."""
-        return Model(record, assets.tokenizer, net, directory, spelling=assets.spelling)
+        return Model(record, assets.tokenizer, net, directory, spelling=assets.spelling, index=assets.index)
 
     def load(self, directory: Path, *, verify: bool) -> Model:
         """The model that was saved in a directory."""
@@ -247,13 +251,20 @@ class LmTask(TextTask[LmRecord]):
                     f"{record.vocab_size} in {store.CONFIG}"
                 )
             lm = saved.restore(lambda tensors: self.restore(record, assets, tensors), reading.result())
-            return Model(record, tokenizer, lm, directory, saved.num_bytes, assets.spelling)
+            return Model(record, tokenizer, lm, directory, saved.num_bytes, assets.spelling, assets.index)
 
         return store.load(directory, LmRecord, restore, verify=verify)
 
 
 def _family(given: Mapping[str, Any]) -> Family[Any]:
     return find_family(given.get("family", DEFAULT_FAMILY))
+
+
+def _with_index(prepared: LmPrepared) -> LmPrepared:
+    """The same, with an index of the text where one is asked for."""
+    index = make_index(prepared.record, prepared.examples.arrays["train"])
+    assets = replace(prepared.examples.assets, index=index)
+    return replace(prepared, examples=replace(prepared.examples, assets=assets))
 
 
 def _shape(record: LmRecord) -> Shape:
