@@ -8,19 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from elman.cli import demo, demo_corpus, demo_names
+from elman.cli import demo, demo_names
 from tests.commands import Run
-
-
-def test_the_corpus_is_cut_by_topic_and_no_paragraph_is_in_two_parts(tmp_path: Path) -> None:
-    paths = demo_corpus.write_corpus(tmp_path)
-    texts = {name: path.read_text(encoding="utf-8").splitlines() for name, path in paths.items()}
-    sizes = {name: sum(map(len, lines)) for name, lines in texts.items()}
-    assert sizes["train"] > 5 * sizes["valid"] > 0
-    assert sizes["train"] > 5 * sizes["test"] > 0
-    long = {name: {line for line in lines if len(line) > 80} for name, lines in texts.items()}
-    assert not long["train"] & long["test"]
-    assert not long["train"] & long["valid"]
 
 
 def test_no_name_is_in_two_parts(tmp_path: Path) -> None:
