@@ -1,4 +1,4 @@
-"""`elman demo`: the main job on the corpus that is on every machine, Python's own language reference."""
+"""`elman demo`: the main job on the corpus that is on every machine: what Python says about itself."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def demo(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Train and compare every family on Python's own language reference, and two translators of noisy names."""
+    """Train and compare every family on what Python says about itself, and two translators of noisy names."""
     from elman.training.threads import prepare_environment
 
     terminal.limit_threads(threads)
