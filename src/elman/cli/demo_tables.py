@@ -51,7 +51,9 @@ def print_rows(rows: list[Row]) -> None:
 
     best = min(row.perplexity for row in rows)
     table = Table(
-        box=box.SIMPLE_HEAD, title="Python's reference and docstrings, topics and modules never seen before", title_justify="left"
+        box=box.SIMPLE_HEAD,
+        title="Python's reference and docstrings, topics and modules never seen before",
+        title_justify="left",
     )
     table.add_column("model", style="bold", no_wrap=True)
     table.add_column("looks at", style="dim")
