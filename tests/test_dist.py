@@ -24,7 +24,7 @@ def test_the_wheel_runs_the_demo_in_an_empty_environment(tmp_path: Path) -> None
     assert "mkn+lstm+cache" in done.stdout
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert "elman/recipes/names.toml" in names and "elman/py.typed" in names
+    assert {"elman/recipes/names.toml", "elman/compare/report.css", "elman/py.typed"} <= set(names)
     assert not any(name.startswith("tests") for name in names)
     (source,) = (tmp_path / "dist").glob("*.tar.gz")
     with tarfile.open(source) as packed:

@@ -1,6 +1,8 @@
 """Pictures: drawn offline, in every format, of the data they were given."""
 
+import json
 import math
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -125,3 +127,17 @@ def test_a_confusion_map_has_the_share_of_its_row_in_every_cell() -> None:
     cells = {(cell["right"], cell["given"]): (cell["times"], cell["share"]) for cell in spec["data"]["values"]}
     assert cells == {("a", "a"): (3, 0.75), ("a", "b"): (1, 0.25), ("b", "a"): (0, 0.0), ("b", "b"): (0, 0.0)}
     assert pictures.render(spec, ".svg").startswith(b"<svg")
+
+
+def test_control_characters_in_a_text_are_seen_and_do_not_end_the_process() -> None:
+    """vl-convert aborts the whole Python process at a character that XML does not allow."""
+    rows = [{"place": 0, "nats": 1.0, "model": "m\x01"}]
+    spec = pictures.token_bars(rows, tokens=["a\x00b"], title="\ud800 \x1b[31m")
+    program = (
+        "import json, sys; from elman import pictures; print(pictures.render(json.loads(sys.argv[1]), '.svg').decode())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(spec)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "m\\x01" in done.stdout and "\\x1b[31m" in done.stdout

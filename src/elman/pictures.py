@@ -286,7 +286,7 @@ def axis_labels(tokens: Sequence[str], *, orient: str) -> Spec:
     angle = -50 if orient == "top" and max(map(len, tokens), default=0) > 2 else 0
     return {
         "orient": orient,
-        "labelExpr": f"{json.dumps(list(tokens))}[datum.value]",
+        "labelExpr": f"{json.dumps([escape(token) for token in tokens])}[datum.value]",
         "labelAngle": angle,
         "labelAlign": "left" if angle else ("center" if orient == "top" else "right"),
     }

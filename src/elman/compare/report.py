@@ -60,6 +60,7 @@ def write_report(directory: Path, comparison: Comparison) -> Path:
 def page(comparison: Comparison) -> str:
     """The whole page."""
     title, found = words.title(comparison), " ".join(words.findings(comparison))
+    note = f'<p class="note">Note: {escape(comparison["note"])}.</p>' if comparison.get("note") else ""
     cards = list(_cards(comparison))
     links = "".join(f'<a href="#{card.anchor}">{card.heading}</a>' for card in cards)
     style = files("elman.compare").joinpath("report.css").read_text(encoding="utf-8")
@@ -71,14 +72,14 @@ def page(comparison: Comparison) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><style>{style}</style></head>\n<body><main>'
         f'<header><h1>{title}</h1><p class="facts">{_facts(comparison)}</p>'
-        f'<div class="card findings"><p>{found}</p></div></header><nav>{links}</nav>\n'
+        f'<div class="card findings"><p>{found}</p></div>{note}</header><nav>{links}</nav>\n'
         f"{_laid_out(cards)}</main><script>{SORT}</script></body></html>\n"
     )
 
 
 def _cards(comparison: Comparison) -> Iterator[Card]:
     """What there is to show; what a comparison has nothing of is left out."""
-    palette = charts.Palette([model["name"] for model in words.ranked(comparison)])
+    palette = _palette(comparison)
     yield from _table(comparison)
     yield from _sweep(comparison)
     yield from _curves(comparison, palette)
@@ -90,6 +91,15 @@ def _cards(comparison: Comparison) -> Iterator[Card]:
     yield from _samples(comparison)
     yield from _failed(comparison)
     yield _again(comparison)
+
+
+def _palette(comparison: Comparison) -> charts.Palette:
+    """The models in pictures, the best first. Of too many, the best one and those that learn are kept before others."""
+    names = [model["name"] for model in words.ranked(comparison)]
+    learning = {model["name"] for model in comparison["models"] if model.get("curve")}
+    learning |= {one["model"] for one in comparison.get("gradients") or ()}
+    drawn = sorted(names, key=lambda name: name not in {*names[:1], *learning})[: charts.MAX_LINES]
+    return charts.Palette([name for name in names if name in drawn])
 
 
 def _laid_out(cards: Iterable[Card]) -> str:
@@ -133,7 +143,7 @@ def _table(comparison: Comparison) -> Iterator[Card]:
     if with_interval:
         notes += " Bars are intervals by bootstrap, on one logarithmic scale."
     if any(model.get("tuned") for model in models):
-        notes += " * Weights tuned on validation text, measured on text they were not tuned on."
+        notes += f" * {words.tuned(comparison)}"
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     if models:
         yield Card("table", "The table", f'<p class="note">{notes}</p><div class="scroll">{table}</div>')
@@ -171,7 +181,7 @@ def _interval(model: Mapping[str, Any], models: Sequence[Mapping[str, Any]]) -> 
     width = math.log(max(one["perplexity_high"] for one in known)) - low or 1.0
     left, right = ((math.log(model[key]) - low) / width * 100 for key in ("perplexity_low", "perplexity_high"))
     bar = f'<span class="interval"><i style="left:{left:.1f}%;width:{right - left:.1f}%"></i></span>'
-    return f'<td data-v="{model["perplexity_low"]}">{bar} {words.interval(model)}</td>'
+    return f'<td data-v="{model["perplexity_low"]}">{bar}<small>{words.interval(model)}</small></td>'
 
 
 def _plain_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -195,10 +205,14 @@ def _figure(spec: Mapping[str, Any], description: str, legend: str = "") -> str:
 
 def _curves(comparison: Comparison, palette: charts.Palette) -> Iterator[Card]:
     models = [model for model in words.measured(comparison) if model.get("curve")]
-    spec = charts.curves(models, palette)
+    is_text = words.deciding(comparison).key == "perplexity"
+    counted, loss = ("tokens trained on", "perplexity") if is_text else ("trained on", "exp(loss)")
+    spec = charts.curves(models, palette, counted=counted, loss=loss)
     if spec is None:
         return
-    note = "Perplexity while the nets learned: of validation text, and dashed of the text they were trained on."
+    note = (
+        f"{loss.capitalize()} while the nets learned: of validation text, and dashed of the text they were trained on."
+    )
     figure = _figure(spec, "Perplexity by tokens trained on", palette.legend([model["name"] for model in models]))
     yield Card("curves", "Learning", f'<p class="note">{note}</p>{figure}', is_narrow=True)
 
@@ -227,19 +241,26 @@ def _faded(layer: Mapping[str, Any]) -> str:
 def _groups(comparison: Comparison, palette: charts.Palette) -> Iterator[Card]:
     """Perplexity by how often a word was seen, and by its place in the line."""
     wanted = (
-        ("by_frequency", "frequency", "By word frequency", "times a word was seen in training"),
+        ("by_frequency", "frequency", "By word frequency", "how often a word was seen in training"),
         ("by_position", "position", "By position in the line", "place in the line"),
     )
     for key, anchor, heading, axis in wanted:
         groups = comparison.get(key) or ()
-        if not groups:
+        names = [one["name"] for one in words.ranked(comparison) if groups and one["name"] in groups[0]["nats"]]
+        if not names:
             continue
-        names = [model["name"] for model in words.ranked(comparison) if model["name"] in groups[0]["nats"]]
-        figure = _figure(charts.by_group(groups, palette, title=axis), f"Perplexity by {axis}", palette.legend(names))
+        # rare words are a thousand times harder for all: only beside the best one can models be told apart
+        over = names[0] if key == "by_frequency" and all(names[0] in group["nats"] for group in groups) else None
+        figure = _figure(
+            charts.by_group(groups, palette, title=axis, over=over), f"Perplexity by {axis}", palette.legend(names)
+        )
+        about = f" In the picture it is divided by that of {escape(over)}, the best one overall." if over else ""
+        about += "" if len(names) <= charts.MAX_LINES else f" {charts.MAX_LINES} models are drawn, the table has all."
+        note = f'<p class="note">Perplexity by {axis}.{about}</p>'
         heads = ["perplexity", *(charts.span(group) for group in groups)]
         rows = [[escape(name), *(_group_cell(name, group) for group in groups)] for name in names]
         rows.append(["tokens", *(f'<td class="unsure">{group["tokens"]:,}</td>' for group in groups)])
-        yield Card(anchor, heading, figure + _plain_table(heads, rows), is_narrow=True)
+        yield Card(anchor, heading, f"{note}{figure}{_plain_table(heads, rows)}", is_narrow=True)
 
 
 def _group_cell(name: str, group: Mapping[str, Any]) -> str:
@@ -247,11 +268,7 @@ def _group_cell(name: str, group: Mapping[str, Any]) -> str:
     if nats is None:
         return "–"
     mark = ' class="best"' if nats == min(group["nats"].values()) else ""
-    return (
-        f"<td{mark}>{charts.perplexity(nats):,.4g}</td>"
-        if nats < 9.2
-        else f"<td{mark}>{charts.perplexity(nats):,.0f}</td>"
-    )
+    return f"<td{mark}>{words.perplexity(charts.perplexity(nats))}</td>"
 
 
 def _sweep(comparison: Comparison) -> Iterator[Card]:
@@ -283,7 +300,7 @@ def _differences(comparison: Comparison) -> Iterator[Card]:
         "(paired bootstrap over the same lines)."
     )
     table = _plain_table(["", *(escape(name) for name in names)], rows)
-    yield Card("differences", "Which differences are real", f'<p class="note">{note}</p>{table}')
+    yield Card("differences", "Which differences are significant", f'<p class="note">{note}</p>{table}')
 
 
 def _pair_cell(row: str, column: str, pairs: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
@@ -365,11 +382,12 @@ def _again(comparison: Comparison) -> Card:
         **{f"SHA-256 of {name}": f"{digest}…" for name, digest in data.get("fingerprints", {}).items()},
     }
     listed = "".join(f"<dt>{escape(str(key))}</dt><dd>{escape(str(value))}</dd>" for key, value in facts.items())
+    whole = comparison.get("command") or ""
+    whole = f"<p>Everything at once:</p><pre><code>{escape(whole)}</code></pre>" if whole else ""
     commands = "\n".join(str(model["command"]) for model in comparison["models"] if model.get("command"))
     return Card(
         "again",
         "How to get every number again",
-        f"<p>Everything at once:</p><pre><code>{escape(comparison['command'])}</code></pre>"
-        f"<p>One by one:</p><pre><code>{escape(commands)}</code></pre><dl>{listed}</dl>"
+        f"{whole}<p>One by one:</p><pre><code>{escape(commands)}</code></pre><dl>{listed}</dl>"
         '<p class="note">All numbers of this page, and more, stand in <code>comparison.json</code> beside it.</p>',
     )

@@ -10,12 +10,13 @@ from elman import pictures
 from elman.compare.report_words import escape
 
 # Okabe and Ito's colours, told apart by the colour-blind and on light and dark pages, and a shape for each.
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#a08b00", "#8c8c8c")
+COLOURS = ("#2a7fc0", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#a08b00", "#8c8c8c")
 SHAPES = {
     **{"circle": "●", "square": "■", "diamond": "◆", "triangle-up": "▲", "triangle-down": "▼", "cross": "✚"},
     **{"triangle-right": "▶", "triangle-left": "◀"},
 }
 MAX_LINES = len(COLOURS)  # models in one picture
+SMALLEST_SHARE = 1e-5  # of a gradient that is drawn
 INK = "currentColor"  # axes and labels take the colour of the page's text
 CONFIG = {
     "font": "system-ui, sans-serif",
@@ -76,10 +77,10 @@ def lines(rows: Rows, palette: Palette, *, x: pictures.Spec, y: pictures.Spec, d
     return {"width": 430, "height": 270, "data": {"values": kept}, "layer": layers}
 
 
-def curves(models: Rows, palette: Palette) -> pictures.Spec | None:
+def curves(models: Rows, palette: Palette, *, counted: str, loss: str) -> pictures.Spec | None:
     """Perplexity by tokens trained on, of validation text and, paler, of training text; None where there is no curve.
 
-    What is far above the lowest, in the first steps, is left out.
+    What is far above the lowest, in the first steps, is left out. counted, loss: what both are called.
     """
     rows = [
         {"x": point["tokens"], "y": point[key], "model": model["name"], "part": part}
@@ -88,32 +89,32 @@ def curves(models: Rows, palette: Palette) -> pictures.Spec | None:
         for point in model.get("curve") or ()
         if point.get(key)
     ]
-    if not rows:
+    if len({row["x"] for row in rows}) < 2:
         return None
     lowest = min(row["y"] for row in rows)
     rows = [row for row in rows if row["y"] <= 12 * lowest]
-    x = {"type": "quantitative", "title": "tokens trained on", "axis": {"format": "~s", "tickCount": 5}}
+    x = {"type": "quantitative", "title": counted, "axis": {"format": "~s", "tickCount": 5}}
     y = {
-        "title": "perplexity",
+        "title": loss,
         "scale": {"type": "log", "nice": False, "domain": [0.9 * lowest, max(row["y"] for row in rows)]},
         "axis": {"tickCount": 6, "format": "~r"},
     }
     return lines(rows, palette, x=x, y=y, dots=len(rows) < 400)
 
 
-def by_group(groups: Rows, palette: Palette, *, title: str) -> pictures.Spec:
-    """Perplexity of each model for groups of tokens, {from, to, nats: {model: nats per token}}."""
+def by_group(groups: Rows, palette: Palette, *, title: str, over: str | None = None) -> pictures.Spec:
+    """Perplexity of each model for groups of tokens, {from, to, nats: {model: nats per token}}; over: divided by that one's."""
     labels = [span(group) for group in groups]
     rows = [
-        {"x": label, "y": perplexity(nats), "model": name}
+        {"x": label, "y": perplexity(nats - (group["nats"][over] if over else 0.0)), "model": name}
         for label, group in zip(labels, groups, strict=True)
         for name, nats in group["nats"].items()
     ]
     x = {"type": "ordinal", "sort": labels, "title": title, "axis": {"labelAngle": 0, "labelOverlap": "greedy"}}
     y = {
-        "title": "perplexity",
+        "title": "perplexity, best model = 1" if over else "perplexity",
         "scale": {"type": "log", "nice": False, "padding": 8},
-        "axis": {"tickCount": 6, "format": "~s"},
+        "axis": {"tickCount": 5, "format": "~g" if over else "~s"},
     }
     return lines(rows, palette, x=x, y=y)
 
@@ -124,13 +125,13 @@ def gradient_reach(layers: Mapping[str, Mapping[str, Any]], palette: Palette) ->
         {"x": distance, "y": size / layer["by_distance"][0], "model": name}
         for name, layer in layers.items()
         for distance, size in enumerate(layer["by_distance"])
-        if size and layer["by_distance"][0] and size / layer["by_distance"][0] > 1e-7
+        if size and layer["by_distance"][0] and size / layer["by_distance"][0] > SMALLEST_SHARE
     ]
     x = {"type": "quantitative", "title": "tokens back", "axis": {"tickCount": 6}}
     y = {
         "title": "gradient, as a share of the nearest",
         "scale": {"type": "log", "nice": False},
-        "axis": {"tickCount": 6, "format": "~g"},
+        "axis": {"values": [10.0**-power for power in range(6)], "format": "~g"},
     }
     return lines(rows, palette, x=x, y=y, dots=len(rows) < 120)
 

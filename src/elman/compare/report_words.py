@@ -33,7 +33,7 @@ DECIDING = (
     Measure("mae", "mean absolute error", "{:.4g}"),
     Measure("perplexity", "perplexity"),
 )
-FURTHER = (Measure("chrf", "chrF", more_is_better=True), Measure("bits_per_byte", "bits per byte", "{:.3f}"))
+FURTHER = (Measure("chrf", "chrF", more_is_better=True), Measure("bits_per_byte", "bits/byte", "{:.3f}"))
 COSTS = (
     Measure("parameters", "parameters", "count"),
     Measure("bytes", "size on disk", "size"),
@@ -77,13 +77,14 @@ def findings(comparison: Comparison) -> list[str]:
     if not models:
         return ["No model came to an end: what went wrong stands below."]
     found = [_first(comparison, models, measure)]
-    if len(models) > 1:
+    best, last = models[0][measure.key], models[-1][measure.key]
+    if len(models) > 1 and models[1][measure.key] != best:
         found.append(_second(comparison, models, measure))
-    if len(models) > 2:
+    if len(models) > 2 and last != models[1][measure.key]:
         found.append(_last(models, measure))
     if comparison.get("failed"):
-        count = len(comparison["failed"])
-        found.append(f"{count} {'model' if count == 1 else 'models'} failed: see the end of this page.")
+        failed = len(comparison["failed"])
+        found.append(f"{failed} {'model' if failed == 1 else 'models'} failed: see the end of this page.")
     return found
 
 
@@ -100,8 +101,11 @@ def _first(comparison: Comparison, models: Sequence[Mapping[str, Any]], measure:
     number = f"{measure.heading} {value(best, measure)}"
     if best.get("perplexity_low") and measure.key == "perplexity":
         number += f" (95 % interval {interval(best)})"
-    count = f"Of {len(models)} models" if len(models) > 1 else "One model,"
-    return f"{count} trained on {trained} and measured on {tested}{where}, {_name(best)} predicts best: {number}."
+    if len(models) == 1:
+        return f"{_name(best)}, trained on {trained} and measured on {tested}{where}, has {number}."
+    leaders = [_name(model) for model in models if model[measure.key] == best[measure.key]]
+    who = f"{leaders[0]} predicts best" if len(leaders) == 1 else f"{' and '.join(leaders)} predict best, equally"
+    return f"Of {len(models)} models trained on {trained} and measured on {tested}{where}, {who}: {number}."
 
 
 def _second(comparison: Comparison, models: Sequence[Mapping[str, Any]], measure: Measure) -> str:
@@ -127,6 +131,13 @@ def _last(models: Sequence[Mapping[str, Any]], measure: Measure) -> str:
     return f"{end}: the best one's perplexity is {share:.0%} lower."
 
 
+def tuned(comparison: Comparison) -> str:
+    """What the star beside a model says: whether its numbers are of text that it was tuned on."""
+    if comparison["measured_on"] == "valid":
+        return "Tuned on validation text, which is also the text of these numbers: they are better than on new text."
+    return "Tuned on validation text; the numbers are of text that nothing was tuned on."
+
+
 def value(model: Mapping[str, Any], measure: Measure) -> str:
     """A number of a model as it is shown; a dash where it has none."""
     number = model.get(measure.key)
@@ -141,6 +152,11 @@ def value(model: Mapping[str, Any], measure: Measure) -> str:
             return duration(number)
         case form:
             return form.format(number)
+
+
+def perplexity(number: float) -> str:
+    """Four digits or so: 19.77, 134.9, 2,008."""
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.1f}" if number >= 100 else f"{number:.2f}"
 
 
 def interval(model: Mapping[str, Any]) -> str:
@@ -166,11 +182,11 @@ def size(num_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds, or minutes and hours."""
-    if seconds < 99.5:
+    """Seconds, minutes and seconds (2:20 min), or hours."""
+    if seconds < 59.5:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d} min" if minutes < 120 else f"{seconds / 3600:.1f} h"
 
 
 def title(comparison: Comparison) -> str:

@@ -1,0 +1,93 @@
+"""report.html in a real browser: nothing is asked of the network, nothing fails, everything is drawn, and it fits."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elman.compare.report import write_report
+from tests.compare.made import comparison
+
+WIDTHS = {"phone": 390, "desktop": 1280}
+
+
+@pytest.fixture(name="browser", scope="module")
+def fixture_browser() -> Iterator[Any]:
+    """Chromium by playwright: the one that $CHROMIUM names, one of the system's, or playwright's own."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    with playwright.sync_playwright() as running:
+        try:
+            browser = running.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        except playwright.Error as error:
+            pytest.skip(
+                f"no browser: apt install chromium, or playwright install chromium ({str(error).splitlines()[0]})"
+            )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(name="report", scope="module")
+def fixture_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = comparison()
+    points = [{"value": value, "name": f"w{value}", "parameters": 3, "perplexity": 100.0} for value in (2, 5)]
+    data["sweep"] = {"setting": "model.window", "equal": None, "points": points}
+    data["failed"] = [{"name": "gru", "error": "a_word_without_any_end_" * 20}]
+    return write_report(tmp_path_factory.mktemp("report"), data)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=list(WIDTHS))
+def test_it_opens_without_an_error_and_asks_nothing_of_the_network(
+    browser: Any, report: Path, width: int, scheme: str
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(report.as_uri())
+    assert said == [] and asked == [report.as_uri()]
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+def test_every_picture_is_drawn_and_can_be_read_in_the_dark(browser: Any, report: Path) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="dark")
+    page.goto(report.as_uri())
+    pictures = page.evaluate(
+        """[...document.querySelectorAll("figure svg")].map(svg => ({
+             width: svg.getBoundingClientRect().width, height: svg.getBoundingClientRect().height,
+             marks: [...svg.querySelectorAll(".role-mark path")].filter(path => path.getTotalLength() > 0).length,
+             ink: getComputedStyle(svg.querySelector("text")).fill }))"""
+    )
+    assert len(pictures) == 5  # sweep, curves, gradients, by frequency, by position
+    for picture in pictures:
+        assert picture["width"] > 300 and picture["height"] > 200 and picture["marks"] > 0
+        red, green, blue = (int(part) for part in picture["ink"].removeprefix("rgb(").rstrip(")").split(","))
+        assert min(red, green, blue) > 180  # light on dark
+    page.close()
+
+
+def test_a_click_on_a_heading_sorts_and_another_one_sorts_the_other_way(browser: Any, report: Path) -> None:
+    page = browser.new_page()
+    page.goto(report.as_uri())
+    names = "[...document.querySelectorAll('#table tbody th')].map(cell => cell.dataset.v)"
+    assert page.evaluate(names)[0] == "unigram"
+    page.click("#table th button:has-text('perplexity')")
+    assert page.evaluate(names)[:2] == ["mkn+lstm", "lstm"]
+    page.click("#table th button:has-text('perplexity')")
+    assert page.evaluate(names)[:2] == ["unigram", "bigram"]
+    page.click("#table th button:has-text('tokens/s')")  # models without a number come last, either way
+    assert page.evaluate(names)[0] == "transformer"
+    page.click("#table th button:has-text('tokens/s')")
+    assert page.evaluate(names)[0] == "window"
+    page.close()
