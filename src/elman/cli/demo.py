@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from elman.cli import demo_names, terminal
+from elman.cli import demo_labels, demo_names, terminal
 from elman.cli.demo_corpus import write_corpus
 from elman.cli.demo_tables import BothSides, HeadRow, Row, print_both_sides, print_heads, print_rows, print_samples
 from elman.cli.options import Json, Seed, Threads
@@ -96,13 +96,16 @@ GAPS = 'If the <mask> is not a <mask>, a "TypeError" is <mask>.'
 
 @examples(
     "elman demo --quick",
-    "elman demo --out tour --seed 2",
+    "elman demo --texts --out tour",
 )
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where texts and models go.")] = Path(
         "elman-demo"
     ),
     quick: Annotated[bool, typer.Option("--quick", help="Only a few of the models: half a minute.")] = False,
+    texts: Annotated[
+        bool, typer.Option("--texts", help="Only the texts: a corpus, sentences with labels, words with tags, pairs.")
+    ] = False,
     seed: Seed = 1,
     threads: Threads = None,
     json: Json = False,
@@ -110,6 +113,9 @@ def demo(
     """Train and compare every family on Python's own language reference, and two translators of noisy names."""
     from elman.training.threads import prepare_environment
 
+    if texts:
+        _print_texts(write_texts(out, seed), seed=seed, json=json)
+        return
     terminal.limit_threads(threads)
     prepare_environment()
     import torch  # noqa: F401  (so that no model's time contains it)
@@ -139,6 +145,22 @@ def demo(
         commands.append(f"echo {demo_names.SOURCE} | elman predict {out}/names-attention --n-best 3")
     for command in commands:
         terminal.say(f"  {command}")
+
+
+def write_texts(out: Path, seed: int) -> list[Path]:
+    """All texts that need no download: what a tour of the tasks is made of."""
+    writers = (write_corpus, demo_labels.write_chapters, demo_labels.write_code_words)
+    written = [path for write in writers for path in write(out).values()]
+    return [*written, *demo_names.write_names(out, seed).values()]
+
+
+def _print_texts(paths: Sequence[Path], *, seed: int, json: bool) -> None:
+    rows = {str(path): path.read_bytes().count(b"\n") for path in paths}
+    if json:
+        terminal.print_json({"texts": rows, "seed": seed})
+        return
+    for name, num_lines in rows.items():
+        print(f"{num_lines:>7,} lines  {name}")
 
 
 @dataclass(frozen=True)
