@@ -5,7 +5,7 @@ DIST   ?= dist
 BIN    := $(VENV)/bin
 PIP    := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test slow lint types docs dist clean
+.PHONY: demo test slow lint types docs tour site dist clean
 
 demo: $(VENV)/.run
 	$(BIN)/elman demo
@@ -28,6 +28,14 @@ docs: $(VENV)/.test
 	$(BIN)/python docs/make_cli.py
 	$(BIN)/python docs/make_settings.py
 
+# Runs every command of the tour and of the pages of the tasks, and writes what they print into the pages: ten minutes.
+tour: $(VENV)/.test
+	$(BIN)/python docs/make_tour.py
+
+# The documentation as a site: open site/index.html, no server is needed.
+site: $(VENV)/.test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir site
+
 # Wheel and source package, tried in an empty environment without the sources.
 dist: $(VENV)/.test
 	rm -rf $(DIST)
@@ -49,4 +57,4 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@ $(VENV)/.run
 
 clean:
-	rm -rf $(VENV) $(DIST) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DIST) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from elman.cli import demo_names, terminal
+from elman.cli import demo_labels, demo_names, terminal
 from elman.cli.compare import print_comparison
 from elman.cli.demo_corpus import write_corpus
 from elman.cli.options import Json, Seed, Threads
@@ -24,27 +25,33 @@ LINE = "The value of the expression is a string."  # to look into models with
 
 @examples(
     "elman demo --quick",
-    "elman demo --out tour --seed 2",
+    "elman demo --texts --out tour",
 )
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where texts and models go.")] = Path(
         "elman-demo"
     ),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer models in less time: under a minute.")] = False,
+    texts: Annotated[
+        bool, typer.Option("--texts", help="Only the texts: a corpus, sentences with labels, words with tags, pairs.")
+    ] = False,
     seed: Seed = 1,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Compare models on what Python says about itself, from counts to an LSTM, and two translators of noisy names."""
+    if texts:
+        _print_texts(write_texts(out, seed), seed=seed, json=json)
+        return
     terminal.limit_threads(threads)
     from elman.compare import compare
 
-    texts, models = write_corpus(out / "corpus"), out / "models"
+    corpus, models = write_corpus(out / "corpus"), out / "models"
     with terminal.training("comparing") as (report, on_progress):
         found = compare(
-            texts["train"],
-            valid=texts["valid"],
-            test=texts["test"],
+            corpus["train"],
+            valid=corpus["valid"],
+            test=corpus["test"],
             models=QUICK_MODELS if quick else MODELS,
             budget=QUICK_BUDGET if quick else BUDGET,
             settings=SETTINGS,
@@ -77,3 +84,19 @@ def demo(
         commands.append(f"elman explain {out}/names-attention {demo_names.SOURCE}")
     for command in commands:
         terminal.say(f"  {command}")
+
+
+def write_texts(out: Path, seed: int) -> list[Path]:
+    """All texts that need no download: what a tour of the tasks is made of."""
+    writers = (write_corpus, demo_labels.write_chapters, demo_labels.write_code_words)
+    written = [path for write in writers for path in write(out).values()]
+    return [*written, *demo_names.write_names(out, seed).values()]
+
+
+def _print_texts(paths: Sequence[Path], *, seed: int, json: bool) -> None:
+    rows = {str(path): path.read_bytes().count(b"\n") for path in paths}
+    if json:
+        terminal.print_json({"texts": rows, "seed": seed})
+        return
+    for name, num_lines in rows.items():
+        print(f"{num_lines:>7,} lines  {name}")
