@@ -43,6 +43,57 @@ def line_chart(
     }
 
 
+def line_panels(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    x: str,
+    y: str,
+    colour: str,
+    title: str,
+    column: str | None = None,
+    row: str | None = None,
+    log_x: bool = False,
+    y_domain: tuple[float, float] | None = None,
+) -> Spec:
+    """Lines with a dot at each point, in a panel for each value of `column` and `row`, in the order of the rows."""
+    is_faceted = column is not None or row is not None
+    ticks = sorted({one[x] for one in rows}) if log_x else None
+    scale: Spec = {"zero": True} if y_domain is None else {"domain": list(y_domain)}
+    down = {"field": y, "type": "quantitative", "scale": scale, "title": None if row else y}
+    across = {
+        "field": x,
+        "type": "quantitative",
+        "scale": {"type": "log" if log_x else "linear", "nice": not log_x},
+        "axis": {"values": ticks, "labelOverlap": "greedy", "format": "d"} if ticks else {},
+    }
+    facets = {
+        name: {
+            "field": field,
+            "type": "nominal",
+            "title": None,
+            "sort": list(dict.fromkeys(one[field] for one in rows)),
+            "header": {"labelFontSize": 12},
+        }
+        for name, field in (("column", column), ("row", row))
+        if field
+    }
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": title, "anchor": "start"},
+        "width": 230 if is_faceted else 520,
+        "height": 170 if is_faceted else 300,
+        "data": {"values": [dict(one) for one in rows]},
+        "mark": {"type": "line", "point": True},
+        "encoding": {
+            "x": across,
+            "y": down,
+            "color": {"field": colour, "type": "nominal", "title": None, "sort": None},
+            **facets,
+        },
+        **({"resolve": {"scale": {"y": "independent"}}} if row else {}),
+    }
+
+
 def training_curves(
     journal: Sequence[Mapping[str, Any]], *, counted: str = "tokens", loss: str = "perplexity"
 ) -> Spec | None:

@@ -64,7 +64,8 @@ def explain(
     from elman.explain import explain as explain_models
 
     models: list[Any] = [load(directory, verify=not no_verify) for directory in directories]
-    found = explain_models(models, texts, kind=kind, options={"seed": seed} | _options(set_))
+    with terminal.share("explaining") as report:
+        found = explain_models(models, texts, kind=kind, options={"seed": seed} | _options(set_), report=report)
     if out is not None:
         found.save(out, overwrite=overwrite)
     elif json:
