@@ -56,41 +56,31 @@ def line_panels(
     y_domain: tuple[float, float] | None = None,
 ) -> Spec:
     """Lines with a dot at each point, in a panel for each value of `column` and `row`, in the order of the rows."""
-    is_faceted = column is not None or row is not None
-    ticks = sorted({one[x] for one in rows}) if log_x else None
+    width, height = (230, 170) if column or row else (520, 300)
     scale: Spec = {"zero": True} if y_domain is None else {"domain": list(y_domain)}
-    down = {"field": y, "type": "quantitative", "scale": scale, "title": None if row else y}
-    across = {
-        "field": x,
-        "type": "quantitative",
-        "scale": {"type": "log" if log_x else "linear", "nice": not log_x},
-        "axis": {"values": ticks, "labelOverlap": "greedy", "format": "d"} if ticks else {},
-    }
-    facets = {
-        name: {
-            "field": field,
-            "type": "nominal",
-            "title": None,
-            "sort": list(dict.fromkeys(one[field] for one in rows)),
-            "header": {"labelFontSize": 12},
-        }
-        for name, field in (("column", column), ("row", row))
-        if field
-    }
+    across: Spec = {"field": x, "type": "quantitative"}
+    if log_x:
+        axis = {"values": sorted({one[x] for one in rows}), "labelOverlap": "greedy", "format": "d"}
+        across |= {"scale": {"type": "log", "nice": False}, "axis": axis}
+    facets = {}
+    for name, key in (("column", column), ("row", row)):
+        if key:
+            order = list(dict.fromkeys(one[key] for one in rows))
+            facets[name] = {"field": key, "type": "nominal", "title": None, "sort": order}
     return {
         "$schema": SCHEMA,
         "title": {"text": title, "anchor": "start"},
-        "width": 230 if is_faceted else 520,
-        "height": 170 if is_faceted else 300,
+        "width": width,
+        "height": height,
         "data": {"values": [dict(one) for one in rows]},
         "mark": {"type": "line", "point": True},
         "encoding": {
             "x": across,
-            "y": down,
+            "y": {"field": y, "type": "quantitative", "scale": scale, "title": None if row else y},
             "color": {"field": colour, "type": "nominal", "title": None, "sort": None},
             **facets,
         },
-        **({"resolve": {"scale": {"y": "independent"}}} if row else {}),
+        "resolve": {"scale": {"y": "independent" if row else "shared"}},
     }
 
 

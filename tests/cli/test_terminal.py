@@ -18,13 +18,15 @@ def test_elsewhere_than_on_a_terminal_a_share_is_said_every_ten_seconds(
     assert capsys.readouterr().err == "explaining: 25%\nexplaining: 75%\n"
 
 
-def test_on_a_terminal_nothing_is_drawn_before_something_is_reported(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_on_a_terminal_a_bar_is_drawn_from_the_first_report_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.progress import Progress
+
+    drawn: list[float] = []
     monkeypatch.setattr(terminal, "is_fancy", lambda stream: True)
+    monkeypatch.setattr(Progress, "start", lambda self: drawn.append(self.tasks[0].completed))
     with terminal.share("explaining"):
-        pass
-    assert capsys.readouterr().err == ""
+        assert not drawn
     with terminal.share("explaining") as report:
         report(0.5)
-    assert "explaining" in capsys.readouterr().err
+        report(0.75)
+    assert drawn == [0.0, 0.5]
