@@ -44,6 +44,47 @@ def line_chart(
     }
 
 
+def line_panels(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    x: str,
+    y: str,
+    colour: str,
+    title: str,
+    column: str | None = None,
+    row: str | None = None,
+    log_x: bool = False,
+    y_domain: tuple[float, float] | None = None,
+) -> Spec:
+    """Lines with a dot at each point, in a panel for each value of `column` and `row`, in the order of the rows."""
+    width, height = (230, 170) if column or row else (520, 300)
+    scale: Spec = {"zero": True} if y_domain is None else {"domain": list(y_domain)}
+    across: Spec = {"field": x, "type": "quantitative"}
+    if log_x:
+        axis = {"values": sorted({one[x] for one in rows}), "labelOverlap": "greedy", "format": "d"}
+        across |= {"scale": {"type": "log", "nice": False}, "axis": axis}
+    facets = {}
+    for name, key in (("column", column), ("row", row)):
+        if key:
+            order = list(dict.fromkeys(one[key] for one in rows))
+            facets[name] = {"field": key, "type": "nominal", "title": None, "sort": order}
+    return {
+        "$schema": SCHEMA,
+        "title": {"text": title, "anchor": "start"},
+        "width": width,
+        "height": height,
+        "data": {"values": [dict(one) for one in rows]},
+        "mark": {"type": "line", "point": True},
+        "encoding": {
+            "x": across,
+            "y": {"field": y, "type": "quantitative", "scale": scale, "title": None if row else y},
+            "color": {"field": colour, "type": "nominal", "title": None, "sort": None},
+            **facets,
+        },
+        "resolve": {"scale": {"y": "independent" if row else "shared"}},
+    }
+
+
 def training_curves(
     journal: Sequence[Mapping[str, Any]], *, counted: str = "tokens", loss: str = "perplexity"
 ) -> Spec | None:

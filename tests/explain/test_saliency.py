@@ -11,6 +11,7 @@ import torch
 
 import elman
 from elman.core.errors import UsageError
+from elman.explain import explain
 from elman.explain.reading import Reading
 from elman.explain.saliency import attributions
 
@@ -135,3 +136,12 @@ def test_a_long_text_is_cut_and_it_is_said(tmp_path: Path) -> None:
     found = make_lm(tmp_path, "rnn").explain("the cat sat " * 20, kind="saliency", tokens=10)
     assert len(found.data["tokens"]) == len(found.data["rows"]) == 10
     assert any("first 10 of 61" in note for note in found.notes)
+
+
+def test_integrated_gradients_say_how_much_is_done_and_quick_ones_say_nothing(tmp_path: Path) -> None:
+    model = make_lm(tmp_path, "rnn")
+    shares: list[float] = []
+    explain([model], [WORDS[0]], kind="saliency", report=shares.append)
+    assert not shares
+    explain([model], [WORDS[0]], kind="saliency", options={"method": "integrated", "steps": 5}, report=shares.append)
+    assert len(shares) == 5 and shares == sorted(shares) and 0 < shares[0] < shares[-1] < 1

@@ -73,7 +73,8 @@ def explain(
     models: list[Any] = [
         VectorFile(path) if _is_vector_file(str(path)) else load(path, verify=not no_verify) for path in directories
     ]
-    found = explain_models(models, texts, kind=kind, options={"seed": seed} | _options(set_))
+    with terminal.share("explaining") as report:
+        found = explain_models(models, texts, kind=kind, options={"seed": seed} | _options(set_), report=report)
     if out is not None:
         found.save(out, overwrite=overwrite)
     elif json:

@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -161,6 +162,40 @@ def status(message: str) -> Iterator[Callable[[str], None]]:
             progress.console.print(escape(note), markup=False, highlight=False)
 
         yield report
+
+
+@contextlib.contextmanager
+def share(message: str) -> Iterator[Callable[[float], None]]:
+    """While something may take long: gives a function for the share that is done, from 0 to 1.
+
+    A bar on a terminal from the first call on; elsewhere a line every ten seconds.
+    """
+    if not is_fancy(sys.stderr):
+        spoken = time.monotonic()
+
+        def say_share(done: float) -> None:
+            nonlocal spoken
+            if time.monotonic() - spoken >= 10:
+                spoken = time.monotonic()
+                say(f"{message}: {done:.0%}")
+
+        yield say_share
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = progress.add_task(message, total=1.0)
+
+    def draw_share(done: float) -> None:
+        progress.start()  # once is enough, and more do no harm
+        progress.update(task, completed=done)
+
+    try:
+        yield draw_share
+    finally:
+        progress.stop()
 
 
 def training(

@@ -7,7 +7,7 @@ A kind knows models only by what they can do (`Explainable`): read a text with r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -34,12 +34,12 @@ KINDS: dict[str, str] = {
 }
 
 
-def kind_named(name: str) -> Kind[Any]:
-    """A kind of explanation by its name."""
+def kind_named(name: str, report: Callable[[float], None] = lambda share: None) -> Kind[Any]:
+    """A kind of explanation by its name. report: is told how much is done, of one that takes long."""
     if name not in KINDS:
         raise no_such("kind of explanation", name, list(KINDS))
     module, _, class_name = KINDS[name].rpartition(".")
-    found: Kind[Any] = getattr(import_module(module), class_name)()
+    found: Kind[Any] = getattr(import_module(module), class_name)(report)
     return found
 
 
@@ -49,13 +49,15 @@ def explain(
     *,
     kind: str | None = None,
     options: Mapping[str, Any] | None = None,
+    report: Callable[[float], None] = lambda share: None,
 ) -> Explanation:
     """An explanation of what models do with texts; without a kind, the one that says most for the first model and text.
 
-    options: settings of the kind; those it does not have are refused.
+    options: settings of the kind; those it does not have are refused. report: is told how much is done, from 0 to 1, of a kind
+    that takes long.
     """
     name = kind or _usual(models[0], texts)
-    chosen = kind_named(name)
+    chosen = kind_named(name, report)
     for model in models:
         if name not in model.kinds():
             where = model.directory or "this"

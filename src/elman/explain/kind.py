@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -66,6 +66,9 @@ class Kind(ABC, Generic[O]):
     options: ClassVar[type[KindOptions]] = KindOptions  # its settings, each with a description
     compares: ClassVar[bool] = False  # whether it takes several models
     needs_text: ClassVar[bool] = True
+
+    def __init__(self, report: Callable[[float], None] = lambda share: None) -> None:
+        self.report = report  # a kind that takes long says how much of it is done, from 0 to 1
 
     @abstractmethod
     def explain(self, models: Sequence[Any], texts: Sequence[str], options: O) -> Explanation:

@@ -5,7 +5,7 @@ T tokens that are read · R predictions · E width of a word
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -47,7 +47,8 @@ class Saliency(Kind[SaliencyOptions]):
         num_tokens = min(len(reading.tokens), options.tokens)
         rows = _rows(reading, num_tokens, options.row)
         integrated = options.method == "integrated"
-        parts, change = attributions(reading, rows, num_tokens, steps=options.steps if integrated else None)
+        steps = options.steps if integrated else None
+        parts, change = attributions(reading, rows, num_tokens, steps=steps, report=self.report)
         tokens = [
             shown(token) if known else f"{shown(token)} (unknown)"
             for token, known in zip(reading.tokens[:num_tokens], reading.is_known, strict=False)
@@ -82,7 +83,14 @@ class Saliency(Kind[SaliencyOptions]):
         )
 
 
-def attributions(reading: Reading, rows: Array, num_tokens: int, *, steps: int | None) -> tuple[Array, Array]:
+def attributions(
+    reading: Reading,
+    rows: Array,
+    num_tokens: int,
+    *,
+    steps: int | None,
+    report: Callable[[float], None] = lambda share: None,
+) -> tuple[Array, Array]:
     """The part of each token in each prediction, (R, T), and how far the predictions are above those of zero vectors, (R,).
 
     Without steps: gradient times input. With steps: the mean gradient at the places of Gauss and Legendre between zero
@@ -95,6 +103,8 @@ def attributions(reading: Reading, rows: Array, num_tokens: int, *, steps: int |
         places, weights = (places + 1) / 2, weights / 2
     total = torch.zeros(len(rows), *words.shape, dtype=words.dtype)
     for place, weight in zip(places.tolist(), weights.tolist(), strict=True):
+        if steps is not None:
+            report(float(place))
         total += weight * _slopes(reading, rows, words * place)
     parts = (total * words).sum((2, 3)).to(torch.float64).numpy()
     change = (

@@ -6,7 +6,7 @@ A task is one folder: settings, data, net, plan, and a `Task` that puts them tog
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, get_args
@@ -15,15 +15,13 @@ from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.core.settings import Config, Sections, make
-from elman.explain.explanation import Explanation
-from elman.explain.filling import Filler
-from elman.explain.reading import AttentionMap, Reading
 from elman.tasks.encoding import Encodes
 from elman.tasks.examples import A as A
 from elman.tasks.examples import Examples as Examples
 from elman.tasks.examples import H as H
 from elman.tasks.examples import Prepared as Prepared
 from elman.tasks.examples import R as R
+from elman.tasks.explained import Explained
 from elman.tasks.options import EvaluateOptions as EvaluateOptions
 from elman.tasks.options import PredictOptions as PredictOptions
 from elman.tasks.options import refuse_options as refuse_options
@@ -99,7 +97,7 @@ class Prediction(ABC):
         """As `predict --json` prints it."""
 
 
-class TaskModel(Shown, Encodes, ABC, Generic[R]):
+class TaskModel(Shown, Explained, Encodes, ABC, Generic[R]):
     """A trained model at the text level."""
 
     record: R
@@ -138,32 +136,6 @@ class TaskModel(Shown, Encodes, ABC, Generic[R]):
     def pictures(self, numbers: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Pictures (Vega-Lite) of what `evaluate` found, the most telling first."""
         return []
-
-    def kinds(self, text: str = "") -> tuple[str, ...]:
-        """The kinds of explanations that it can give; the first says most, for this text."""
-        return ()
-
-    def explain(self, text: str | Sequence[str] = (), *, kind: str | None = None, **options: Any) -> Explanation:
-        """What it does with a text, or several: shows itself in a notebook. `options` are settings of the kind."""
-        from elman.explain import explain
-
-        return explain([self], [text] if isinstance(text, str) else list(text), kind=kind, options=options)
-
-    def reading(self, text: str) -> Reading:
-        """A text as its net reads it, for those who look inside; an error where it has none to show."""
-        raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task}, which shows no reading")
-
-    def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
-        """Where it looked while it read a text, the most telling map first; an error where it has no attention."""
-        raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task} without attention")
-
-    def word_vectors(self) -> tuple[Sequence[str], Array]:
-        """Its words, the most frequent first, and the vector of each, (V, E); an error where words have none."""
-        raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task} without word vectors")
-
-    def filler(self) -> Filler:
-        """How it fills a gap in a text; an error where it fills none."""
-        raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task}, which fills no gaps")
 
     def language_model(self) -> Model:
         """The language model that it is or holds; an error where it is none."""

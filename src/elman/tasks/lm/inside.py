@@ -69,8 +69,7 @@ class LooksInside:
     def trace(self, text: str) -> TextTrace:
         """Read a text from its beginning; each line alone, where the model reads so. Then attention is not recorded."""
         ids = self.ids_of(text)
-        ends = np.flatnonzero(ids == EOS_ID) + 1
-        lines = np.split(ids, ends[:-1]) if self.record.data.reset_lines else [ids]
+        lines = self.as_read(ids)
         traces = [explain(self.lm, line, self.lm.start(1)) for line in lines]
         if len(traces) == 1:
             return TextTrace(self.symbols(ids), ids, traces[0])
@@ -80,6 +79,11 @@ class LooksInside:
             if "attention" not in name
         }
         return TextTrace(self.symbols(ids), ids, Trace(np.concatenate([one.log_probs for one in traces]), arrays))
+
+    def as_read(self, ids: Array) -> list[Array]:
+        """Ids that are read one after the other: all of them or, where the model reads so, each line alone."""
+        ends = np.flatnonzero(ids == EOS_ID) + 1
+        return np.split(ids, ends[:-1]) if self.record.data.reset_lines else [ids]
 
     def is_unknown(self, token: int) -> bool:
         """Whether a token stands for words that are not in the vocabulary."""
