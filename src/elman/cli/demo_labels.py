@@ -47,7 +47,7 @@ def _chapters() -> Mapping[str, list[str]]:
     from elman.cli.demo_corpus import topic_texts
 
     found: dict[str, str] = {}  # each sentence once, where it comes first
-    for name, text in topic_texts().items():
+    for name, text in topic_texts(set()).items():
         for paragraph in filter(PROSE.fullmatch, text.split("\n")):
             for sentence in SENTENCE_END.split(paragraph):
                 found.setdefault(sentence, name)

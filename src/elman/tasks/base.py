@@ -138,9 +138,9 @@ class TaskModel(Shown, Explained, Encodes, ABC, Generic[R]):
         return []
 
     def language_model(self) -> Model:
-        """The language model that it is or holds; an error where it is none."""
-        where = self.directory or "this"
-        raise UsageError(f"{where} holds a model for {self.record.task}, not a language model")
+        """See `Explained`."""
+        found: Model = super().language_model()
+        return found
 
     def save(self, directory: str | Path, *, overwrite: bool = False) -> None:
         """Write the model into a directory, all of it or nothing."""

@@ -44,3 +44,7 @@ class Explained:
     def filler(self) -> Filler:
         """How it fills a gap in a text; an error where it fills none."""
         raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task}, which fills no gaps")
+
+    def language_model(self) -> Any:
+        """The language model that it is or holds; an error where it is none."""
+        raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task}, not a language model")
