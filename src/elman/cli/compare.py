@@ -141,6 +141,8 @@ def print_comparison(found: Mapping[str, Any]) -> None:
     fancy = terminal.is_fancy(sys.stdout)
     console = Console(width=None if fancy else PLAIN_WIDTH, highlight=False)
     console.print(_lm_table(found, rows) if is_lm else _task_table(found, rows))
+    if any(row.get("by_length") for row in rows):
+        console.print(_length_table(rows))
     for sentence in _sentences(found, rows):
         console.print(f"  {sentence}", markup=False)
 
@@ -188,6 +190,22 @@ def _task_table(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> 
             "" if row.get("seconds") is None else f"{row['seconds']:.1f} s",
             "" if row.get("bytes") is None else terminal.size(row["bytes"]),
         )
+    return table
+
+
+def _length_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The first number of `evaluate`, by the length of the source: a column for each model."""
+    from rich import box
+    from rich.table import Table
+
+    rows = [row for row in rows if row.get("by_length")]
+    key = next(key for key, value in rows[0]["by_length"][0].items() if isinstance(value, float))
+    table = Table(box=box.SIMPLE_HEAD, title=f"{key.replace('_', ' ')} by length", title_justify="left")
+    for heading in ("source tokens", *(row["name"] for row in rows)):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for lengths in zip(*(row["by_length"] for row in rows), strict=True):
+        numbers = ("" if one[key] is None else terminal.number(one[key]) for one in lengths)
+        table.add_row(f"{lengths[0]['from']} - {lengths[0]['to']}", *numbers)
     return table
 
 

@@ -93,7 +93,8 @@ class Runner:
         if least < MIN_NET_SECONDS:
             needed = math.ceil(self.request.budget_seconds * MIN_NET_SECONDS / least)
             raise UsageError(
-                f"a budget of {format_duration(self.request.budget_seconds)} is too short for {len(nets)} nets",
+                f"a budget of {format_duration(self.request.budget_seconds)} is too short for "
+                f"{len(nets)} net{'s' if len(nets) > 1 else ''}",
                 hint=f"give at least {format_duration(needed)}, or fewer --models",
             )
 
