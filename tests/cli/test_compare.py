@@ -64,6 +64,14 @@ def test_pairs_have_a_table_by_length(run: Run, tmp_path: Path) -> None:
     assert "exact match" in found.out
 
 
+def test_a_net_that_has_seen_only_a_part_of_the_text_is_named(run: Run, text: Path, tmp_path: Path) -> None:
+    """In six minutes on a busy machine, nets lost to every n-gram, and nothing said why."""
+    options = ("--set", "model.hidden=4", "--set", "train.steps=1", "--set", "train.batch=1", "--threads", "1")
+    found = run("compare", text, "--models", "mkn,rnn", *options, "--units", "space", "--out", tmp_path / "c")
+    assert found.code == 0, found.err
+    assert "less than one pass over the text: rnn (a longer --budget" in found.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "what"),
     [

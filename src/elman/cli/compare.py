@@ -249,6 +249,10 @@ def _sentences(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> l
     for mixture in found["mixtures"]:
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in mixture["weights"].items())
         said.append(f"{mixture['name']}: {weights}")
+    hasty = [row["name"] for row in rows if row.get("passes") is not None and row["passes"] < 1]
+    if hasty:
+        names = ", ".join(hasty)
+        said.append(f"less than one pass over the text: {names} (a longer --budget or fewer --models say more of them)")
     if any(row.get("tuned") for row in rows):
         said.append("weights and temperatures were tuned on other text than the numbers are of")
     return said
