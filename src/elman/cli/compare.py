@@ -146,6 +146,8 @@ def print_comparison(found: Mapping[str, Any]) -> None:
         console.print(terminal.escape(sentence), markup=False, style="bold" if fancy else None)
     console.print()
     console.print(_lm_table(found, rows) if is_lm else _task_table(found, rows))
+    if any(row.get("by_length") for row in rows):
+        console.print(_length_table(rows))
     for sentence in _sentences(found, rows):
         console.print(f"  {sentence}", markup=False)
 
@@ -196,6 +198,22 @@ def _task_table(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> 
     return table
 
 
+def _length_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The first number of `evaluate`, by the length of the source: a column for each model."""
+    from rich import box
+    from rich.table import Table
+
+    rows = [row for row in rows if row.get("by_length")]
+    key = next(key for key, value in rows[0]["by_length"][0].items() if isinstance(value, float))
+    table = Table(box=box.SIMPLE_HEAD, title=f"{key.replace('_', ' ')} by length", title_justify="left")
+    for heading in ("source tokens", *(row["name"] for row in rows)):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for lengths in zip(*(row["by_length"] for row in rows), strict=True):
+        numbers = ("" if one[key] is None else terminal.number(one[key]) for one in lengths)
+        table.add_row(f"{lengths[0]['from']} - {lengths[0]['to']}", *numbers)
+    return table
+
+
 def _table(title: str) -> Table:
     from rich import box
     from rich.table import Table
@@ -236,6 +254,10 @@ def _sentences(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> l
     for mixture in found["mixtures"]:
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in mixture["weights"].items())
         said.append(f"{mixture['name']}: {weights}")
+    hasty = [row["name"] for row in rows if row.get("passes") is not None and row["passes"] < 1]
+    if hasty:
+        names = ", ".join(hasty)
+        said.append(f"less than one pass over the text: {names} (a longer --budget or fewer --models say more of them)")
     if any(row.get("tuned") for row in rows):
         said.append("weights and temperatures were tuned on other text than the numbers are of")
     return said

@@ -10,9 +10,10 @@ from typing import Any
 
 from elman.compare.entries import ENTRIES, USUAL, Entry
 from elman.core.errors import UsageError, nearest, no_such
-from elman.core.settings import SECTIONS, Config, merge_settings
+from elman.core.settings import SECTIONS, Config, make, merge_settings
 from elman.tasks.base import NetTask, TrainRequest
 from elman.tasks.catalogue import find_task
+from elman.training.config import TrainConfig
 
 CACHES = ("cache", "neural-cache")
 EQUAL = "parameters"
@@ -91,6 +92,7 @@ class Request:
             if not entry.members:
                 flags = {"model.family": entry.model}
                 sections = merge_settings(flags, settings=self.settings_of(entry), recipe=None)
+                make(TrainConfig, sections["train"], section="train")
                 self.task.check(TrainRequest(self.task.name, [], sections))
 
     def identity(self) -> dict[str, Any]:

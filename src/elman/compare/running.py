@@ -30,6 +30,10 @@ from elman.training.progress import Progress
 
 SCORES = "scores"
 KEPT_SHARE = 0.04  # of the budget for what is neither training nor measuring
+MEASURING_SHARE = 0.01  # of the budget for measuring a net, before one was measured
+MIXING = (
+    3.0  # times as long as measuring: tuning a mixture scores the validation text by all members, then it is measured
+)
 MIN_NET_SECONDS = 3.0
 UNBOUNDED_SECONDS = 1_800.0  # that a sweep is sized for where there is no budget, as `train` does
 BASELINE = "linear_"  # what the keys of a baseline begin with, in what `evaluate` finds
@@ -79,7 +83,9 @@ class Runner:
             return None
         rest = [one for one in self.request.entries if self._row(one.name) is None or one == entry]
         shares = [one.share for one in rest if self.request.is_trained(one)]
-        kept = KEPT_SHARE * self.request.budget_seconds + self.measuring_seconds * len(rest)
+        each = max(self.measuring_seconds, MEASURING_SHARE * self.request.budget_seconds)
+        times = sum(MIXING if one.members else 1.0 for one in rest)
+        kept = KEPT_SHARE * self.request.budget_seconds + each * times
         return max(0.5 * self._left(), self._left() - kept) * entry.share / sum(shares)
 
     def _check_budget(self) -> None:
@@ -93,7 +99,8 @@ class Runner:
         if least < MIN_NET_SECONDS:
             needed = math.ceil(self.request.budget_seconds * MIN_NET_SECONDS / least)
             raise UsageError(
-                f"a budget of {format_duration(self.request.budget_seconds)} is too short for {len(nets)} nets",
+                f"a budget of {format_duration(self.request.budget_seconds)} is too short for "
+                f"{len(nets)} net{'s' if len(nets) > 1 else ''}",
                 hint=f"give at least {format_duration(needed)}, or fewer --models",
             )
 
@@ -145,6 +152,7 @@ class Runner:
             "bytes": measuring.size_on_disk(directory),
             "seconds": record.seconds,
             "tokens_per_second": tokens / record.seconds if tokens and record.seconds else None,
+            "passes": outcome.get("epochs"),
             "curve": measuring.curve(directory),
             "tuned": is_tuned and self.request.task.makes_language_models,
             "significant_next": None,

@@ -13,7 +13,7 @@ from elman.core.settings import make, merge_settings, sections_of
 from elman.tasks.base import Prepared, TrainRequest
 from elman.training.plan import Means
 
-WIDTH_STEP = 8  # widths that are tried: heads of attention divide them
+WIDTH_STEP = 4  # between widths that are tried
 MAX_WIDTH = 8_192
 
 Settings = dict[str, Any]
