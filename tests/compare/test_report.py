@@ -64,6 +64,8 @@ def test_models_that_are_equal_share_the_first_place() -> None:
     data["models"] = data["models"][:2]
     data["models"][0]["perplexity"] = data["models"][1]["perplexity"]
     assert "unigram and bigram predict best, equally" in found(data) and "next best" not in found(data)
+    data["models"].append(data["models"][0] | {"name": "trigram"})
+    assert "unigram, bigram and trigram predict best, equally" in found(data) and "weakest" not in found(data)
 
 
 def test_scores_of_which_more_is_better_are_ranked_so() -> None:

@@ -104,7 +104,8 @@ def _first(comparison: Comparison, models: Sequence[Mapping[str, Any]], measure:
     if len(models) == 1:
         return f"{_name(best)}, trained on {trained} and measured on {tested}{where}, has {number}."
     leaders = [_name(model) for model in models if model[measure.key] == best[measure.key]]
-    who = f"{leaders[0]} predicts best" if len(leaders) == 1 else f"{' and '.join(leaders)} predict best, equally"
+    all_of_them = f"{', '.join(leaders[:-1])} and {leaders[-1]}"
+    who = f"{leaders[0]} predicts best" if len(leaders) == 1 else f"{all_of_them} predict best, equally"
     return f"Of {len(models)} models trained on {trained} and measured on {tested}{where}, {who}: {number}."
 
 
