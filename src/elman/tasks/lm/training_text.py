@@ -13,7 +13,7 @@ from elman.tasks.lm.record import LmRecord
 from elman.text.corpus import Corpus, corpus_of, read_corpus
 from elman.text.units.tokenizer import Tokenizer
 
-HINT = "give the text by data=FILE, or train with --set data.index=true"
+HINT = "train with --set data.index=true; elman explain takes another text by --set data=FILE"
 
 
 def read_training_text(record: LmRecord, tokenizer: Tokenizer, data: Path | None, where: str) -> TrainingText:
