@@ -24,7 +24,7 @@ LAYERS = (
     ("counts",),
     ("nets",),
     ("training",),
-    ("pictures", "charts", "store"),
+    ("pictures", "charts", "curves", "store"),
     ("explain",),
     ("tasks",),
     ("api",),

@@ -11,6 +11,7 @@ import pytest
 
 from elman import pictures
 from elman.core.errors import ElmanError, UsageError
+from elman.curves import training_curves
 from elman.tasks import run
 from elman.training.progress import Wording
 
@@ -24,7 +25,7 @@ JOURNAL: list[dict[str, Any]] = [
 
 
 def test_curves_hold_every_number_of_the_journal():
-    above, below = pictures.training_curves(JOURNAL)["vconcat"]
+    above, below = training_curves(JOURNAL)["vconcat"]
     curves, end, label = (layer["data"]["values"] for layer in above["layer"])
     assert [(row["tokens"], row["perplexity"], row["text"]) for row in curves] == [
         (100, pytest.approx(500.0), "training"),
@@ -35,7 +36,7 @@ def test_curves_hold_every_number_of_the_journal():
     rates, norms = (chart["data"]["values"] for chart in below["hconcat"])
     assert rates == [{"tokens": 100, "learning_rate": 0.1}, {"tokens": 200, "learning_rate": 0.05}]
     assert norms == [{"tokens": 100, "gradient_norm": 2.0}]
-    drawn = pictures.render(pictures.training_curves(JOURNAL), ".svg").decode()
+    drawn = pictures.render(training_curves(JOURNAL), ".svg").decode()
     assert ">240.5<" in drawn and ">validation<" in drawn and "gradient norm" in drawn
 
 
@@ -44,7 +45,7 @@ def test_a_long_run_is_drawn_in_few_means_and_its_beginning_cut_off():
         {"tokens": 10 * step, "perplexity": math.exp(9 / step + (step % 2)), "learning_rate": step, "gradient_norm": 1}
         for step in range(1, 3001)
     ]
-    above, below = pictures.training_curves(journal)["vconcat"]
+    above, below = training_curves(journal)["vconcat"]
     curve = above["layer"][0]["data"]["values"]
     assert len(curve) == 299  # the first mean is 22 and more times the last
     assert curve[-1] == {"tokens": 30000, "perplexity": pytest.approx(math.exp(0.503), rel=1e-3), "text": "training"}
@@ -54,8 +55,8 @@ def test_a_long_run_is_drawn_in_few_means_and_its_beginning_cut_off():
 
 
 def test_a_run_without_numbers_has_no_curves():
-    assert pictures.training_curves([]) is None
-    assert pictures.training_curves([{"tokens": 0, "perplexity": 3.0}, {"tokens": 9, "perplexity": None}]) is None
+    assert training_curves([]) is None
+    assert training_curves([{"tokens": 0, "perplexity": 3.0}, {"tokens": 9, "perplexity": None}]) is None
     assert run._curves([], Wording(), None, pytest.fail) == {}
 
 
@@ -93,18 +94,18 @@ def test_a_picture_that_cannot_be_drawn_is_said_and_costs_nothing_else(monkeypat
 @pytest.mark.parametrize(("kind", "begin"), [(".svg", b"<svg"), (".png", b"\x89PNG"), (".json", b"{")])
 def test_a_picture_is_drawn_in_each_format(tmp_path, kind, begin):
     path = tmp_path / f"curve{kind}"
-    pictures.write(pictures.training_curves(JOURNAL), path)
+    pictures.write(training_curves(JOURNAL), path)
     assert path.read_bytes().startswith(begin)
 
 
 def test_a_page_needs_nothing_from_outside(tmp_path):
-    page = pictures.render(pictures.training_curves(JOURNAL), ".html").decode()
+    page = pictures.render(training_curves(JOURNAL), ".html").decode()
     assert "<script src=" not in page.replace("'", '"')
 
 
 def test_an_unknown_format_is_refused_by_name():
     with pytest.raises(UsageError, match="gif"):
-        pictures.render(pictures.training_curves(JOURNAL), ".gif")
+        pictures.render(training_curves(JOURNAL), ".gif")
 
 
 def test_an_attention_map_has_a_cell_for_every_pair_and_repeated_tokens_keep_their_places() -> None:

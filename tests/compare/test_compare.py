@@ -223,7 +223,14 @@ def test_another_comparison_is_not_written_over_unasked(text: Path, tmp_path: Pa
     (out / "notes.txt").write_text("mine")
     found = elman.compare(text, out=out, models="mkn", settings=settings, overwrite=True)
     assert [one["name"] for one in found.data["models"]] == ["mkn"]
-    assert sorted(path.name for path in out.iterdir()) == ["comparison.json", "mkn", "notes.txt", "scores", "texts"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "comparison.json",
+        "mkn",
+        "notes.txt",
+        "report.html",
+        "scores",
+        "texts",
+    ]
 
 
 def test_a_directory_with_something_else_and_a_damaged_comparison_are_refused(text: Path, tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ CONFIG = "config.json"
 
 @examples(
     "elman explain my-model 'the cat sat on the mat'",
-    "elman explain my-model cat dog --kind neighbours",
     "elman explain my-rnn my-lstm 'the cat sat on the mat' --kind gradients --out gradients.html",
 )
 def explain(

@@ -71,7 +71,7 @@ def _measure(reading: Reading, options: GradientsOptions) -> dict[str, Any]:
     grads = iter(predictions.gradients([node for nodes in steps.values() for node in nodes]))
     sizes = {name: _sizes([next(grads) for _ in nodes]) for name, nodes in steps.items()}
     notes = []
-    if len(reading.tokens) > options.tokens:
+    if len(reading.tokens) > len(traced.words):
         notes.append(f"only the first {options.tokens:,} of {len(reading.tokens):,} tokens were read")
     if len(places) < len(reading.rows):
         notes.append(f"{len(places):,} of {len(reading.rows):,} losses were looked at")
@@ -93,7 +93,9 @@ def _measure(reading: Reading, options: GradientsOptions) -> dict[str, Any]:
 def _losses(reading: Reading, options: GradientsOptions) -> tuple[NetTrace, Predictions, Array]:
     """What was recorded, the predictions that are looked at, and the place of each among the tokens."""
     with torch.enable_grad():
-        words = reading.words().detach()[: options.tokens].requires_grad_()
+        # what reads both ways is read whole: without its end it is another text
+        limit = options.tokens if reading.is_causal else None
+        words = reading.words().detach()[:limit].requires_grad_()
         traced, scores = reading.trace(words)
         num_rows = min(len(scores), len(reading.chosen))
         rows = np.unique(np.linspace(0, num_rows - 1, min(options.losses, num_rows)).round().astype(np.int64))

@@ -44,8 +44,9 @@ class Saliency(Kind[SaliencyOptions]):
     def explain(self, models: Sequence[Any], texts: Sequence[str], options: SaliencyOptions) -> Explanation:
         """A row for each prediction, a column for each token."""
         reading: Reading = models[0].reading("\n".join(texts))
-        num_tokens = min(len(reading.tokens), options.tokens)
-        rows = _rows(reading, num_tokens, options.row)
+        # what reads both ways is read whole: without its end it is another text
+        num_tokens = min(len(reading.tokens), options.tokens) if reading.is_causal else len(reading.tokens)
+        rows = _rows(reading, min(num_tokens, options.tokens), options.row)
         integrated = options.method == "integrated"
         steps = options.steps if integrated else None
         parts, change = attributions(reading, rows, num_tokens, steps=steps, report=self.report)
@@ -57,6 +58,8 @@ class Saliency(Kind[SaliencyOptions]):
         method = "Integrated gradients" if integrated else "Gradient times input"
         title = f"{method} of {name_of(models[0])}"
         notes = []
+        if options.row is None and len(rows) < len(reading.rows):
+            notes.append(f"the first {len(rows):,} of {len(reading.rows):,} predictions are explained")
         if num_tokens < len(reading.tokens):
             notes.append(f"only the first {num_tokens:,} of {len(reading.tokens):,} tokens were read")
         if integrated:

@@ -19,6 +19,7 @@ from elman.core import files
 from elman.core.errors import DataError, ElmanError, UsageError
 from elman.core.files import RUN
 from elman.core.settings import make
+from elman.curves import training_curves
 from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared, Report, TaskModel, TrainRequest
 from elman.tasks.founded_task import FoundedTask
 from elman.tasks.legacy import adopt_journal, upgrade_run
@@ -291,7 +292,7 @@ def _curves(
 ) -> dict[str, bytes]:
     """The picture of a run as a file of its model; none where nothing was measured, or the time is over."""
     loss = "perplexity" if wording.has_perplexity else "exp(loss)"
-    spec = pictures.training_curves(metrics, counted=wording.counted, loss=loss)
+    spec = training_curves(metrics, counted=wording.counted, loss=loss)
     if spec is None:
         return {}
     try:

@@ -117,6 +117,8 @@ class LooksInside:
         if not hasattr(net, "trace_text"):
             where = self.directory or "this"
             raise UsageError(f"{where} holds a model that is no net", hint="nets have gradients, gates and states")
+        if self.record.data.reset_lines and "\n" in text.removesuffix("\n"):
+            raise UsageError("this model reads each line alone", hint="give one line")
         ids = self.ids_of(text)
         symbols = self.symbols(ids)
         return Reading(
