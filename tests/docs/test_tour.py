@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import shlex
 from pathlib import Path
 from types import ModuleType
 
@@ -63,7 +62,7 @@ def test_every_verb_and_flag_of_a_page_exists(page: str, capsys: pytest.CaptureF
     found = [part for command, _ in make_tour.commands(page) for part in re.findall(r"\belman [^|;&>]+", command)]
     assert found
     for one in found:
-        _, verb, *words = shlex.split(one.replace("\"$(grep -m 1 -E '^.{400,}' test.txt)\"", "text"), comments=True)
+        _, verb, *words = one.split()
         assert run([verb, "--help"]) == 0, one
         known = capsys.readouterr().out
         for flag in (word for word in words if word.startswith("--")):
