@@ -303,7 +303,24 @@ def test_an_impossible_token_is_no_number(text: Path, tmp_path: Path) -> None:
 def test_a_budget_in_which_nothing_is_learned_is_refused(text: Path, tmp_path: Path, budget: str, what: str) -> None:
     with pytest.raises(UsageError, match=what):
         elman.compare(text, out=tmp_path / "c", models="rnn,lstm", budget=budget)
-    assert not (tmp_path / "c" / "rnn").exists()
+    assert not (tmp_path / "c").exists()  # so a longer one finds nothing in its way
+
+
+def test_a_text_that_is_too_short_leaves_nothing_in_the_way(text: Path, tmp_path: Path) -> None:
+    short = write_text(tmp_path / "short.txt", lines=2)
+    with pytest.raises(DataError, match="has 2 lines, too few"):
+        elman.compare(short, out=tmp_path / "c", models="mkn")
+    assert not (tmp_path / "c").exists()
+
+
+def test_nothing_is_measured_on_what_it_was_trained_or_tuned_on(text: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.txt"
+    copy.write_bytes(text.read_bytes())
+    with pytest.raises(UsageError, match=r"test=... is the same text as DATA"):
+        elman.compare(text, test=copy, out=tmp_path / "c", models="mkn")
+    valid = write_text(tmp_path / "valid.txt", seed=2)
+    with pytest.raises(UsageError, match=r"test=... is the same text as valid=..."):
+        elman.compare(text, valid=valid, test=valid, out=tmp_path / "c", models="mkn")
 
 
 def test_the_time_is_divided_among_the_nets_that_are_left() -> None:

@@ -29,7 +29,7 @@ from elman.compare.request import (
 )
 from elman.compare.running import Runner
 from elman.compare.state import SCHEMA_VERSION, open_state, versions, write_state
-from elman.compare.texts import Parts, cut_text, fingerprints
+from elman.compare.texts import Parts, cut_text, fingerprints, refuse_same
 from elman.core.errors import DataError, no_such
 from elman.core.files import lock
 from elman.core.settings import sections_of
@@ -97,10 +97,12 @@ def compare(
     train, place = as_paths(data), Path(out)
     others = [str(path) for path in (valid, test) if path is not None]
     asked = request.identity() | {"fingerprints": fingerprints([*train, *as_paths(others)] if others else train)}
+    valid_name, test_name = (None if path is None else str(path) for path in (valid, test))
+    refuse_same(train, valid_name, test_name, asked["fingerprints"])
     with lock(place):
         state = open_state(place, asked, overwrite=overwrite)
         if state is None:
-            state = _begin(request, train, valid, test, place, asked=asked, command=command)
+            state = _begin(request, train, valid_name, test_name, place, asked=asked, command=command)
         parts = _parts(state)
         for note in [state["note"], *_doubts(request, parts)]:
             if note:
@@ -115,15 +117,14 @@ def compare(
 def _begin(
     request: Request,
     train: Sequence[str],
-    valid: str | Path | None,
-    test: str | Path | None,
+    valid: str | None,
+    test: str | None,
     out: Path,
     *,
     asked: Mapping[str, Any],
     command: str | None,
 ) -> dict[str, Any]:
     """A comparison in which nothing has been compared yet."""
-    valid, test = (None if path is None else str(path) for path in (valid, test))
     if request.task.makes_language_models:
         data = request.task.data_settings(sections_of(request.settings)["data"])
         parts = cut_text(train, valid, test, out, data=data, heldout=data.heldout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,11 +14,13 @@ from elman.core.errors import UsageError, nearest, no_such
 from elman.core.settings import SECTIONS, Config, make, merge_settings
 from elman.tasks.base import NetTask, TrainRequest
 from elman.tasks.catalogue import find_task
+from elman.training.budget import format_duration
 from elman.training.config import TrainConfig
 
 CACHES = ("cache", "neural-cache")
 EQUAL = "parameters"
 DEFAULT_BUDGET = "10m"
+MIN_NET_SECONDS = 3.0  # in less a net learns nothing
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,22 @@ class Request:
                 sections = merge_settings(flags, settings=self.settings_of(entry), recipe=None)
                 make(TrainConfig, sections["train"], section="train")
                 self.task.check(TrainRequest(self.task.name, [], sections))
+
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        """Refuse a time in which a net learns nothing."""
+        nets = [entry for entry in self.entries if self.is_trained(entry)]
+        if self.budget_seconds is None or not nets:
+            return
+        least = self.budget_seconds * min(net.share for net in nets) / sum(net.share for net in nets)
+        if least < MIN_NET_SECONDS:
+            count = f"{len(nets)} nets" if len(nets) > 1 else "a net"
+            needed = math.ceil(self.budget_seconds * MIN_NET_SECONDS / least)
+            raise UsageError(
+                f"a budget of {format_duration(self.budget_seconds)} is too short for {count}",
+                hint=f"give at least {format_duration(needed)}, or fewer --models",
+            )
 
     def identity(self) -> dict[str, Any]:
         """What makes it this comparison and no other, besides the data."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,25 +15,22 @@ from elman.api import load, mix, resume, train
 from elman.compare import measuring, tables
 from elman.compare.entries import Entry, looks_at
 from elman.compare.measuring import MeasuredText
-from elman.compare.request import CACHES, Request
+from elman.compare.request import CACHES, MIN_NET_SECONDS, Request
 from elman.compare.sizes import settle
-from elman.compare.state import write_state
+from elman.compare.state import SCORES, write_state
 from elman.compare.texts import Parts
 from elman.core.arrays import Array
 from elman.core.errors import ElmanError, UsageError
 from elman.core.files import holds_run, write_errors
 from elman.core.stored import holds_model
 from elman.tasks.base import Report, TaskModel
-from elman.training.budget import format_duration
 from elman.training.progress import Progress
 
-SCORES = "scores"
 KEPT_SHARE = 0.04  # of the budget for what is neither training nor measuring
 MEASURING_SHARE = 0.01  # of the budget for measuring a net, before one was measured
 MIXING = (
     3.0  # times as long as measuring: tuning a mixture scores the validation text by all members, then it is measured
 )
-MIN_NET_SECONDS = 3.0
 UNBOUNDED_SECONDS = 1_800.0  # that a sweep is sized for where there is no budget, as `train` does
 BASELINE = "linear_"  # what the keys of a baseline begin with, in what `evaluate` finds
 
@@ -59,7 +55,6 @@ class Runner:
 
     def run(self) -> None:
         """Do what is left to do. However it ends, what is done is written down."""
-        self._check_budget()
         try:
             self._settle()
             for entry in self.request.entries:
@@ -86,23 +81,10 @@ class Runner:
         each = max(self.measuring_seconds, MEASURING_SHARE * self.request.budget_seconds)
         times = sum(MIXING if one.members else 1.0 for one in rest)
         kept = KEPT_SHARE * self.request.budget_seconds + each * times
-        return max(0.5 * self._left(), self._left() - kept) * entry.share / sum(shares)
-
-    def _check_budget(self) -> None:
-        """Refuse, before anything is read, a time in which a net learns nothing."""
-        if self.request.budget_seconds is None:
-            return
-        nets = [one for one in self.request.entries if self.request.is_trained(one) and self._row(one.name) is None]
-        if not nets:
-            return
-        least = min(self.request.budget_seconds * one.share / sum(net.share for net in nets) for one in nets)
-        if least < MIN_NET_SECONDS:
-            needed = math.ceil(self.request.budget_seconds * MIN_NET_SECONDS / least)
-            raise UsageError(
-                f"a budget of {format_duration(self.request.budget_seconds)} is too short for "
-                f"{len(nets)} net{'s' if len(nets) > 1 else ''}",
-                hint=f"give at least {format_duration(needed)}, or fewer --models",
-            )
+        left = self._left()
+        if left < MIN_NET_SECONDS:
+            raise UsageError("nothing is left of the budget", hint="--overwrite begins again, with a longer --budget")
+        return max(0.5 * left, left - kept) * entry.share / sum(shares)
 
     # ------------------------------------------------------------------------------------------------------- a model
 

@@ -11,11 +11,13 @@ from platform import python_version
 from typing import Any
 
 from elman import __version__
+from elman.compare.texts import FOLDER
 from elman.core.errors import DataError, WriteError
 from elman.core.files import LOCK, holds_run, write_bytes
 from elman.core.stored import holds_model
 
 COMPARISON = "comparison.json"
+SCORES = "scores"  # the nats of every token, a file for each model
 SCHEMA_VERSION = 1
 
 
@@ -48,7 +50,7 @@ def open_state(out: Path, request: Mapping[str, Any], *, overwrite: bool) -> dic
             raise
         found = {"models": []}
     if found is None:
-        if out.is_dir() and any(path.name != LOCK for path in out.iterdir()):
+        if out.is_dir() and any(path.name not in (LOCK, FOLDER) for path in out.iterdir()):
             raise WriteError(f"{out} is not empty and holds no comparison", hint="choose a new directory with --out")
         return None
     if overwrite:
@@ -73,7 +75,7 @@ def _remove(out: Path, state: Mapping[str, Any]) -> None:
         place = out / name
         if name and place.parent == out and (holds_model(place) or holds_run(place)):
             shutil.rmtree(place)
-    for name in ("texts", "scores"):
+    for name in (FOLDER, SCORES):
         shutil.rmtree(out / name, ignore_errors=True)
     (out / COMPARISON).unlink(missing_ok=True)
 

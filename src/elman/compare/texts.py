@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from elman.core.arrays import Array
-from elman.core.errors import DataError, MissingError
+from elman.core.errors import DataError, MissingError, UsageError
 from elman.core.files import replacing
 from elman.text.gathering import line_sizes
 from elman.text.readers import Reader, find_files
@@ -19,7 +20,6 @@ from elman.text.settings import ReadingConfig
 
 FOLDER = "texts"
 COPIED_BYTES = 1 << 20
-CUT = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,16 @@ def fingerprints(paths: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def refuse_same(train: Sequence[str], valid: str | None, test: str | None, prints: Mapping[str, str]) -> None:
+    """Refuse to measure on what was trained or tuned on."""
+    if test is None:
+        return
+    for name, others in (("DATA", train), ("--valid", [] if valid is None else [valid])):
+        if any(prints.get(str(path)) == prints.get(test) for path in find_files(list(others)) if prints.get(test)):
+            hint = "leave out --test: a part of the other text is kept for measuring"
+            raise UsageError(f"--test is the same text as {name}", hint=hint)
+
+
 def cut_text(
     train: Sequence[str], valid: str | None, test: str | None, out: Path, *, data: ReadingConfig, heldout: float
 ) -> Parts:
@@ -79,8 +89,16 @@ def cut_text(
 
 
 def _cut(sources: Sequence[str], folder: Path, shares: dict[str, float], *, data: ReadingConfig) -> dict[str, str]:
-    """Whole lines, in order, into a file for each part. -> their names"""
+    """Whole lines, in order, into a file for each part, or no file at all. -> their names"""
     folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return _cut_into(sources, folder, shares, data=data)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+
+
+def _cut_into(sources: Sequence[str], folder: Path, shares: dict[str, float], *, data: ReadingConfig) -> dict[str, str]:
     with replacing(folder / "all.txt") as whole:
         sizes: list[Array] = []
         with whole.open("wb") as file:
