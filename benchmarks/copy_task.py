@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,6 @@ def run(gap: int, options: argparse.Namespace) -> dict[str, Any]:
     made, seconds = [], {}
     for cell in options.cells:
         out = folder / cell
-        started = time.monotonic()
         if not (out / "config.json").exists():
             elman.train(
                 "lm",
@@ -65,8 +63,8 @@ def run(gap: int, options: argparse.Namespace) -> dict[str, Any]:
                 threads=options.threads,
                 overwrite=True,
             )
-        seconds[cell] = round(time.monotonic() - started)
         made.append(elman.load(out))
+        seconds[cell] = round(made[-1].info()["seconds"])
         print(f"gap {gap}, {cell}: {seconds[cell]} s", flush=True)
     distances = tuple(measured + BEYOND for measured in MEASURED if measured <= gap)
     reach = explain(
@@ -95,7 +93,7 @@ def table(found: dict[str, Any]) -> str:
     lines.append("|---" * (len(gaps) + 3) + "|")
     for row, traced in zip(rows, found["gradients"]["models"], strict=True):
         accuracy = " | ".join(f"{100 * one['accuracy']:.0f}" for one in row["by_distance"])
-        left = remaining(traced, found["gap"])
+        left = remaining(traced, found["gap"] + 1)  # the state right after the symbol was read
         lines.append(f"| `{row['model']}` | {accuracy} | {left:.1e} | {found['seconds'][row['model']]} |")
     return "\n".join(lines)
 
@@ -117,7 +115,7 @@ def draw(found: dict[str, Any], folder: Path) -> None:
         for layer in traced["layers"]
         if layer["name"].startswith("layer 1")
         for distance, size in enumerate(layer["by_distance"])
-        if size
+        if size and distance <= found["gap"] + 1  # beyond is only the start of the line
     ]
     left = pictures.line_chart(
         rows, x="tokens back", y="value", colour="cell", title="Size of d loss / d h so far back", log_y=True
@@ -130,9 +128,11 @@ def draw(found: dict[str, Any], folder: Path) -> None:
     right = pictures.line_panels(
         accuracies, x="tokens back", y="value", colour="cell", title="Share of symbols recalled", y_domain=(0, 1)
     )
+    left["encoding"]["y"]["axis"] = {"format": "~e", "tickCount": 8}
     parts = []
     for chart, name in ((left, "gradient"), (right, "accuracy")):
         chart["encoding"]["y"]["title"] = name
+        chart["encoding"]["color"]["sort"] = None  # as the cells were given, so that both sides agree
         parts.append({key: value for key, value in chart.items() if key != "$schema"} | {"width": 300, "height": 220})
     both = {"$schema": pictures.SCHEMA, "hconcat": parts, "resolve": {"scale": {"color": "independent"}}}
     pictures.write(both, folder / "copy.svg", overwrite=True)

@@ -90,7 +90,7 @@ class Reach(Kind[ReachOptions]):
         return self._of_text(models, "\n".join(texts), options)
 
     def _of_text(self, models: Sequence[Any], text: str, options: ReachOptions) -> Explanation:
-        found, notes = [], []
+        found, notes = [], {}
         for number, model in enumerate(models):
             name = name_of(model)
             language_model = model.language_model()
@@ -100,9 +100,11 @@ class Reach(Kind[ReachOptions]):
                 self.report((number + done) / len(models))
                 _measure(language_model.lm, places, batch, options, measured)
             found.append({"model": name, **_summary(measured, places)})
-            notes += [f"{name}: {note}" for note in _notes(measured, places, options)]
+            notes[name] = _notes(measured, places, options)
         title = "What is lost when the context is cut or changed so far back"
-        return Explanation("reach", title, {"models": found}, _picture(found, title), _draw(found), notes)
+        same = all(some == notes[name] for some in notes.values())
+        said = notes[name] if same else [f"{one}: {note}" for one, some in notes.items() for note in some]
+        return Explanation("reach", title, {"models": found}, _picture(found, title), _draw(found), said)
 
 
 @dataclass(frozen=True)
