@@ -49,6 +49,12 @@ def address(site: Path) -> Iterator[str]:
         server.shutdown()
 
 
+def _note_failure(request: Any, faults: list[str]) -> None:
+    """What the next page interrupts has not failed."""
+    if "ERR_ABORTED" not in (request.failure or ""):
+        faults.append(f"failed: {request.url}")
+
+
 @contextlib.contextmanager
 def opened(address: str, **options: Any) -> Iterator[tuple[Any, list[str]]]:
     """A page of a real browser, and the list of all that goes wrong on it."""
@@ -62,7 +68,7 @@ def opened(address: str, **options: Any) -> Iterator[tuple[Any, list[str]]]:
         page = browser.new_page(**options)
         page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("requestfailed", lambda request: faults.append(f"failed: {request.url}"))
+        page.on("requestfailed", lambda request: _note_failure(request, faults))
         local = (address, "data:", "blob:", "about:")
         page.on("request", lambda sent: None if sent.url.startswith(local) else faults.append(f"outside: {sent.url}"))
         yield page, faults

@@ -13,6 +13,7 @@ import torch
 from elman import testing as laws
 from elman.core.arrays import Array
 from elman.lm.protocol import score_by_steps
+from elman.lm.trace import Trace
 from elman.testing import LAWS, BrokenLawError, Law, TableLM, check_language_model, saving_and_loading_is_exact
 
 TOLERANCE = 1e-5
@@ -149,11 +150,28 @@ class AdvanceForgets(TableLM):
         return state
 
 
+class RecordsAnother(TableLM):
+    """explain reads every text from its beginning, whatever state it is given."""
+
+    def explain(self, tokens: Array, state: Array) -> Trace:
+        return Trace(self.score(tokens[None], np.array([len(tokens)]), self.start(1))[0][0])
+
+
+class RecordsTooLittle(TableLM):
+    """explain leaves the last token out of what it recorded."""
+
+    def explain(self, tokens: Array, state: Array) -> Trace:
+        log_probs = self.score(tokens[None], np.array([len(tokens)]), state)[0][0]
+        return Trace(log_probs, {"orders": np.ones(len(tokens) - 1)})
+
+
 MUTANTS: list[tuple[Law, type[TableLM]]] = [
     (laws.predictions_are_normalised, Unnormalised),
     (laws.predictions_are_normalised, WrongType),
     (laws.scoring_equals_stepping, SharpScore),
     (laws.scoring_equals_stepping, AdvanceForgets),
+    (laws.recording_changes_nothing, RecordsAnother),
+    (laws.recording_changes_nothing, RecordsTooLittle),
     (laws.a_state_is_never_changed, ImpureAdvance),
     (laws.a_state_is_never_changed, StateOnTheModel),
     (laws.a_state_is_never_changed, WritesIntoTokens),
