@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elman.cli import terminal
-from elman.cli.completion import complete_compared, complete_task, complete_units
-from elman.cli.options import Json, Seed, Settings, Threads
+from elman.cli.completion import complete_compared, complete_task
+from elman.cli.options import Json, ResetLines, Seed, Settings, Threads, Units
 from elman.cli.verb import examples
 from elman.core.errors import UsageError
 
@@ -64,17 +64,8 @@ def compare(
     task: Annotated[
         str, typer.Option(metavar="TASK", help="lm, seq2seq, tag, classify, ...", autocompletion=complete_task)
     ] = "lm",
-    units: Annotated[
-        str | None,
-        typer.Option(
-            metavar="U",
-            help="space, word, char, byte or bpe:8000. [default: looks at the data]",
-            autocompletion=complete_units,
-        ),
-    ] = None,
-    reset_lines: Annotated[
-        bool, typer.Option("--reset-lines", help="Read each line alone instead of all as one stream.")
-    ] = False,
+    units: Units = None,
+    reset_lines: ResetLines = False,
     budget: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="For all of it. Nets share what counting leaves. [default: 10m]"),

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from elman.cli.completion import complete_setting
+from elman.cli.completion import complete_setting, complete_units
 from elman.core.errors import UsageError
 
 ModelDirectory = Annotated[Path, typer.Argument(metavar="DIR", help="A model directory.", show_default=False)]
@@ -26,6 +26,15 @@ Errors = Annotated[
         help="Lines that are not understood: stop, replace bad bytes, or skip. [default: as trained]",
     ),
 ]
+Units = Annotated[
+    str | None,
+    typer.Option(
+        metavar="U",
+        help="space, word, char, byte or bpe:8000. [default: looks at the data]",
+        autocompletion=complete_units,
+    ),
+]
+ResetLines = Annotated[bool, typer.Option("--reset-lines", help="Read each line alone instead of all as one stream.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of everything random.")]
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, max=1024, metavar="N", help="Threads. [default: all cores]")

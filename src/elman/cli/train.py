@@ -8,16 +8,18 @@ from typing import Annotated
 import typer
 
 from elman.cli import terminal
-from elman.cli.completion import complete_model, complete_recipe, complete_task, complete_units
+from elman.cli.completion import complete_model, complete_recipe, complete_task
 from elman.cli.options import (
     Json,
     OutDirectory,
     Overwrite,
+    ResetLines,
     Seed,
     Settings,
     SourceFiles,
     TargetFiles,
     Threads,
+    Units,
     choose_data,
 )
 from elman.cli.verb import examples
@@ -62,17 +64,8 @@ def train(
         str | None, typer.Option("--valid-target", metavar="FILE", help="seq2seq: line by line the targets of --valid.")
     ] = None,
     model: Annotated[str | None, MODEL] = None,
-    units: Annotated[
-        str | None,
-        typer.Option(
-            metavar="U",
-            help="space, word, char, byte or bpe:8000. [default: looks at the data]",
-            autocompletion=complete_units,
-        ),
-    ] = None,
-    reset_lines: Annotated[
-        bool, typer.Option("--reset-lines", help="Read each line alone instead of all as one stream.")
-    ] = False,
+    units: Units = None,
+    reset_lines: ResetLines = False,
     budget: Annotated[
         str | None, typer.Option(metavar="TIME", help="At most so long, like 10m; counting takes what it needs.")
     ] = None,
