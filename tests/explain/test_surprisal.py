@@ -106,3 +106,11 @@ def test_an_impossible_token_is_named_as_such(tmp_path: Path) -> None:
     assert found["perplexity"] is None
     assert any(row["nats"] is None for row in found["tokens"])
     assert "inf" in str(model.explain("b a"))
+
+
+def test_models_whose_directories_have_one_name_are_told_apart(models: dict[str, elman.Model]) -> None:
+    from elman.explain import explain
+
+    for kind in ("surprisal", "reach"):
+        found = explain([models["lstm"], models["lstm"]], [LINE], kind=kind)
+        assert [one["model"] for one in found.data["models"]] == ["lstm 1", "lstm 2"]

@@ -19,7 +19,7 @@ from torch import Tensor
 from elman import pictures
 from elman.core.arrays import Array
 from elman.explain.explanation import Explanation, Line, Span, bar
-from elman.explain.kind import Kind, KindOptions, name_of
+from elman.explain.kind import Kind, KindOptions, names_of
 from elman.explain.reading import Reading
 from elman.explain.row_gradients import Predictions
 from elman.nets.trace import LayerTrace, NetTrace
@@ -46,7 +46,7 @@ class Gradients(Kind[GradientsOptions]):
     def explain(self, models: Sequence[Any], texts: Sequence[str], options: GradientsOptions) -> Explanation:
         """One curve a layer and model."""
         text = "\n".join(texts)
-        names = [name_of(model) for model in models]
+        names = names_of(models)
         found, notes = [], []
         for name, model in zip(names, models, strict=True):
             reading = model.reading(text)

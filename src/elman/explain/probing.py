@@ -16,7 +16,7 @@ from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.explain import probes
 from elman.explain.explanation import Explanation, Line, Span, bar
-from elman.explain.kind import name_of
+from elman.explain.kind import names_of
 from elman.lm.protocol import refuse_nan, repeat
 from elman.text.units.vocabulary import EOS_ID
 
@@ -29,7 +29,7 @@ def explain(
     models: Sequence[Any], name: str, made: Sequence[probes.Item], report: Callable[[float], None]
 ) -> Explanation:
     """A curve for each model, all on the same sentences."""
-    names = [name_of(model) for model in models]
+    names = names_of(models)
     known, notes = _known(models, names, made)
     found = []
     for number, model in enumerate(models):

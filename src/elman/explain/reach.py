@@ -22,7 +22,7 @@ from elman.core.errors import UsageError
 from elman.core.settings import Integers
 from elman.explain import probes, probing
 from elman.explain.explanation import Explanation, Line, Span, bar
-from elman.explain.kind import Kind, KindOptions, name_of
+from elman.explain.kind import Kind, KindOptions, names_of
 from elman.explain.probing import padded
 from elman.lm.protocol import refuse_nan
 
@@ -91,8 +91,8 @@ class Reach(Kind[ReachOptions]):
 
     def _of_text(self, models: Sequence[Any], text: str, options: ReachOptions) -> Explanation:
         found, notes = [], {}
-        for number, model in enumerate(models):
-            name = name_of(model)
+        names = names_of(models)
+        for number, (name, model) in enumerate(zip(names, models, strict=True)):
             language_model = model.language_model()
             places = _Places.drawn(language_model.as_read(language_model.ids_of(text)), options)
             measured = _Measured()

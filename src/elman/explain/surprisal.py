@@ -12,7 +12,7 @@ from pydantic import Field
 from elman import pictures
 from elman.core.arrays import Array
 from elman.explain.explanation import Explanation, Line, Span, bar, shown
-from elman.explain.kind import Explainable, Kind, KindOptions, name_of
+from elman.explain.kind import Explainable, Kind, KindOptions, names_of
 from elman.lm.protocol import refuse_nan
 from elman.lm.shaping import likeliest
 
@@ -35,7 +35,7 @@ class Surprisal(Kind[SurprisalOptions]):
         """One line a token."""
         text = "\n".join(texts)
         found = [_surprisal(model, text, options.preferred) for model in models]
-        names = [name_of(model) for model in models]
+        names = names_of(models)
         rows = [
             {"place": place, "token": shown(row["token"]), "nats": row["nats"], "model": name}
             for name, one in zip(names, found, strict=True)
