@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import elman
+from elman.core.errors import DataError
 from elman.explain import explain
 from elman.explain.gradients import _by_distance, _faded, jacobian, largest_values
 
@@ -141,3 +142,12 @@ def test_every_net_has_gradients_and_what_is_left_out_is_said(tmp_path: Path) ->
     assert any("first 20 of 91" in note for note in found.notes) and any("5 of 91" in note for note in found.notes)
     assert {row["layer"] for row in found.picture["data"]["values"]} >= {"rnn, layer 1 h", "transformer, layer 1"}
     assert "eigenvalue" in str(found)
+
+
+@pytest.mark.parametrize("kind", ["surprisal", "gradients", "saliency", "states", "gates", "neighbours"])
+def test_a_net_whose_training_diverged_is_refused(tmp_path: Path, kind: str) -> None:
+    model = make_model(tmp_path, "gru")
+    with torch.no_grad():
+        model.net.embedding.weight.fill_(float("nan"))
+    with pytest.raises(DataError, match="not numbers"):
+        model.explain("a b", kind=kind)

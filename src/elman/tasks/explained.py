@@ -11,6 +11,7 @@ from elman.core.errors import UsageError
 from elman.explain.explanation import Explanation
 from elman.explain.filling import Filler
 from elman.explain.reading import AttentionMap, Reading
+from elman.lm.protocol import refuse_nan
 
 
 class Explained:
@@ -18,6 +19,10 @@ class Explained:
 
     record: Any
     directory: Path | None
+
+    def tensors(self) -> dict[str, Array]:
+        """Every array that is saved."""
+        raise NotImplementedError
 
     def kinds(self, text: str = "") -> tuple[str, ...]:
         """The kinds of explanations that it can give; the first says most, for this text."""
@@ -27,6 +32,9 @@ class Explained:
         """What it does with a text, or several: shows itself in a notebook. `options` are settings of the kind."""
         from elman.explain import explain
 
+        for array in self.tensors().values():  # one that is loaded was looked at; one that was just trained was not
+            if array.dtype.kind == "f":
+                refuse_nan(array)
         return explain([self], [text] if isinstance(text, str) else list(text), kind=kind, options=options)
 
     def reading(self, text: str) -> Reading:
