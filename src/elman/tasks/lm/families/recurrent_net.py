@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from elman.core.arrays import Array
 from elman.explain.kind import of_cells
+from elman.lm.protocol import select
 from elman.nets.cells import ElmanLayer, GruLayer
 from elman.nets.dropout import locked_dropout
 from elman.nets.layer import Layer
 from elman.nets.lstm import LstmLayer
-from elman.nets.neural_lm import Carried, LayerOutputs
+from elman.nets.neural_lm import Carried, LayerOutputs, NeuralState
 from elman.nets.stack import Stack, layer_inputs
 from elman.nets.trace import NetTrace
 from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.tasks.lm.net import NeuralModel
+
+# A text of one row is read as several side by side: a step of one row waits for the weights to come from memory. Each begins
+# so many tokens before its part: a gated net has forgotten by then what it began with (an LSTM of 512 to 7e-7).
+RUN_UP_TOKENS = 1024
+PART_TOKENS, MOST_PARTS = 2048, 16
+SAME_STATE = 1e-5  # largest difference of a value of two states that count as one
 
 
 class RecurrentModel(NeuralModel[RecurrentConfig]):
@@ -58,6 +67,38 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
         """What to carry on: where the initial state is learned, that no row is at a beginning any more."""
         return (*states, torch.zeros_like(before[-1])) if self.config.initial_state == "learned" else states
 
+    def _score(
+        self, tokens: Array, lengths: Array, state: NeuralState, *, keep_features: bool
+    ) -> tuple[Array, Array, NeuralState]:
+        """One long row as several; in order where the net remembers more than the run-up of a part."""
+        if len(tokens) == 1 and tokens.shape[1] == lengths[0] >= 2 * PART_TOKENS:
+            with torch.inference_mode():
+                found = self._score_parts(np.asarray(tokens[0]), state, keep_features=keep_features)
+            if found is not None:
+                return found
+        return super()._score(tokens, lengths, state, keep_features=keep_features)
+
+    def _score_parts(
+        self, tokens_T: Array, state: NeuralState, *, keep_features: bool
+    ) -> tuple[Array, Array, NeuralState] | None:
+        """The parts of a text at once; None where a part did not begin in the state that the one before it ended in."""
+        parts = np.array_split(np.arange(len(tokens_T)), min(MOST_PARTS, len(tokens_T) // PART_TOKENS))
+        begins = np.array([part[0] for part in parts[1:]])
+        run_ups = self._to_ids(tokens_T[begins[:, None] + np.arange(-RUN_UP_TOKENS, 0)])
+        read = self._read_tokens(run_ups.t(), self.start(len(begins)).carried, is_noisy=False)
+        starts = NeuralState(read.carried, read.features[-1])
+        lengths = np.array([len(part) for part in parts])
+        rows = np.zeros((len(parts), lengths[0]), tokens_T.dtype)
+        for row, part in zip(rows, parts, strict=True):
+            row[: len(part)] = tokens_T[part]
+        log_probs, features, ends = super()._score(
+            rows, lengths, self.join([state, starts]), keep_features=keep_features
+        )
+        if not _are_same(select(ends, np.arange(len(begins))), starts):
+            return None
+        is_token = np.arange(rows.shape[1]) < lengths[:, None]
+        return log_probs[is_token][None], features[is_token][None], select(ends, np.array([len(begins)]))
+
     def trace(self, words_TBE: Tensor, carried: Carried) -> NetTrace:
         """See `NeuralModel`."""
         return super().trace(words_TBE, self._states(carried))
@@ -95,6 +136,12 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
             changes_TBH = outputs_TBH.diff(dim=0, prepend=outputs_TBH[:1])  # nothing is known before the first step
             penalties_TB.append(self.config.temporal_penalty * changes_TBH.square().mean(-1))
         return torch.stack(penalties_TB).sum(0) if penalties_TB else None
+
+
+def _are_same(one: NeuralState, other: NeuralState) -> bool:
+    """Whether two states are, but for rounding."""
+    pairs = zip((*one.carried, one.features), (*other.carried, other.features), strict=True)
+    return all(torch.allclose(a.float(), b.float(), rtol=SAME_STATE, atol=SAME_STATE) for a, b in pairs)
 
 
 def _build_layer(config: RecurrentConfig, inputs: int, dtype: torch.dtype) -> Layer:
