@@ -139,7 +139,7 @@ def test_a_prior_holds_where_there_are_few_tokens() -> None:
 def test_a_fitted_mixture_is_no_worse_than_its_best_member_and_says_its_weights() -> None:
     ids = np.random.default_rng(1).integers(0, 4, 400)
     members, said = [table(0), table(1), table(2)], []
-    mixed = fit_mixture(members, ids, reset_lines=False, report=said.append)
+    mixed = fit_mixture(members, ids, reset_lines=False, report=said.append).mixture
     best = max(score_text(member, ids, reset_lines=False).sum(dtype=np.float64) for member in members)
     assert score_text(mixed, ids, reset_lines=False).sum(dtype=np.float64) >= best - 1e-3
     assert said == [f"weights {', '.join(f'{weight:.3f}' for weight in mixed.weights[0])}"]
@@ -153,7 +153,7 @@ def test_the_cache_that_is_added_fades_as_fast_as_topics_change(
     topics = [rng.integers(2, 300, topic_words) for _ in range(9000 // topic_tokens)]
     ids = np.concatenate([rng.choice(topic, topic_tokens) for topic in topics])
     uniform: Any = Table(np.full(300, 1 / 300))
-    mixed = fit_mixture([uniform], ids, reset_lines=False, cache=True, report=silent)
+    mixed = fit_mixture([uniform], ids, reset_lines=False, cache=True, report=silent).mixture
     cache = mixed.members[-1]
     assert isinstance(cache, CacheModel)
     assert cache.config.decay == decay
@@ -168,14 +168,40 @@ def test_buckets_tell_apart_where_each_member_is_right() -> None:
         ids.append(int(rng.choice([2, 3])) if ids[-1] == 2 else 0 if ids[-1] == 3 else 2)
     text = np.array(ids)
     members = [Table(np.array([0.1, 0.1, 0.4, 0.4])), Table(np.array([0.7, 0.1, 0.1, 0.1]))]
-    one = fit_mixture(members, text, reset_lines=False, report=silent)
-    many = fit_mixture(members, text, reset_lines=False, bucketed=True, report=silent)
+    one = fit_mixture(members, text, reset_lines=False, report=silent).mixture
+    many = fit_mixture(members, text, reset_lines=False, bucketed=True, report=silent).mixture
     buckets = many.word_buckets
     assert buckets is not None
     assert many.weights[buckets[2], 0] > 0.95
     assert many.weights[buckets[3], 1] > 0.95
     gain = score_text(many, text, reset_lines=False).mean() - score_text(one, text, reset_lines=False).mean()
     assert gain > 0.1
+
+
+def test_crosswise_is_each_half_by_the_weights_of_the_other() -> None:
+    """The first half is as the first member says, the second as the other: tuned on one half, the other is a surprise."""
+    rng = np.random.default_rng(4)
+    probs = np.array([[0.1, 0.1, 0.4, 0.4], [0.7, 0.1, 0.1, 0.1]])
+    text = np.concatenate([rng.choice(4, 500, p=row) for row in probs])
+    fitted = fit_mixture([Table(row) for row in probs], text, reset_lines=False, report=silent)
+    log_probs = np.log(probs[:, text])
+    expected = []
+    for tuned, other in ((slice(500), slice(500, None)), (slice(500, None), slice(500))):
+        expected.append(np.log(fit_weights(log_probs[:, tuned]) @ np.exp(log_probs[:, other])))
+    np.testing.assert_allclose(fitted.crosswise, np.concatenate(expected[::-1]), rtol=1e-5)
+    np.testing.assert_allclose(fitted.log_probs, score_text(fitted.mixture, text, reset_lines=False), rtol=1e-5)
+    assert fitted.log_probs.mean() - fitted.crosswise.mean() > 0.2
+
+
+def test_ingredients_say_what_each_member_brought() -> None:
+    rng = np.random.default_rng(6)
+    good, bad = np.array([0.1, 0.1, 0.4, 0.4]), np.array([0.7, 0.1, 0.1, 0.1])
+    text = rng.choice(4, 2000, p=good)
+    of_good, of_bad = fit_mixture([Table(good), Table(bad)], text, reset_lines=False, report=silent).ingredients
+    assert of_good.weight > 0.95
+    assert of_good.alone == pytest.approx(-np.log(good[text]).mean(), rel=1e-6)
+    assert of_good.without == pytest.approx(of_bad.alone, rel=1e-6)
+    assert of_bad.without == pytest.approx(of_good.alone, rel=1e-6)
 
 
 def test_frequent_words_have_a_bucket_of_their_own_and_others_share() -> None:

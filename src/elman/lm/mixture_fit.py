@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +26,24 @@ CHUNK_TOKENS = 1 << 16  # tokens scored in one call
 THETAS = (0.4, 0.7, 1.0, 1.4, 2.0)  # thetas tried for a neural cache, in units of 1 / the spread of similarities
 NEURAL_DECAYS = (1.0, 0.999, 0.998, 0.996, 0.992)  # decays tried for a neural cache
 TUNED_TOKENS = 1 << 15  # tokens to tune theta and decay on: enough for two parameters
+WHOLE, FIRST, SECOND = PARTS = range(3)  # of the text
+
+
+class Ingredient(NamedTuple):
+    """What a member does for its mixture, in nats a token of the held-out text."""
+
+    weight: float  # on average over the text
+    alone: float  # infinite where it finds a token impossible
+    without: float  # of the others, mixed with one set of weights, crosswise
+
+
+class Fitted(NamedTuple):
+    """A mixture, and what the text that it was fitted to costs."""
+
+    mixture: Mixture
+    log_probs: Array  # (N,)
+    crosswise: Array  # (N,), each half by a mixture that was fitted to the other
+    ingredients: tuple[Ingredient, ...]  # one for each member
 
 
 def fit_mixture(
@@ -38,40 +55,148 @@ def fit_mixture(
     neural_caches: Sequence[NeuralCacheConfig] = (),
     bucketed: bool = False,
     report: Callable[[str], None],
-) -> Mixture:
+) -> Fitted:
     """The mixture that maximises the likelihood of the held-out text `ids`, without tokens impossible for all members.
 
     `neural_caches` are added as members, with missing parameters tuned; `cache` adds a cache with the best decay.
     """
-    mixed: list[Member | NeuralCache] = [*members]
-    Mixture(mixed, np.ones((1, len(mixed))))  # checks the members before anything slow
-    places = [_net_place(config, members) for config in neural_caches]
-    scores = [score_text(member, ids, reset_lines=reset_lines) for member in members]
-    for config, place in zip(neural_caches, places, strict=True):
-        net = net_at(place, members)
-        config = config.model_copy(update={"net": place})
-        tuned = _tune_neural_cache(config, net, np.stack(scores), ids, reset_lines=reset_lines)
-        scores += [*_score_ways(tuned, net, ids, [tuned.weighing], reset_lines=reset_lines)]
-        mixed.append(tuned)
-        report(f"neural cache: theta {tuned.config.theta}, decay {tuned.config.decay}, window {tuned.window}")
+    Mixture(members, np.ones((1, len(members))))  # checks the members before anything slow
+    neural_caches = [config.model_copy(update={"net": _net_place(config, members)}) for config in neural_caches]
+    text = _Text(ids, reset_lines)
+    scored = [score_text(member, ids, reset_lines=reset_lines) for member in members]
+    additions: list[_Addition] = []
+    for config in neural_caches:
+        assert config.net is not None
+        additions.append(_tune_neural_cache(config, net_at(config.net, members), np.stack(scored), text))
     if cache:
-        best_cache, cache_scores = _fit_cache(scores, ids, members[0].vocab_size, reset_lines=reset_lines)
-        report(f"cache: decay {best_cache.decay} of {', '.join(map(str, DECAYS))}")
-        mixed.append(best_cache)
-        scores.append(cache_scores)
-    scores_MN = np.stack(scores)
-    weights = fit_weights(scores_MN)
-    report(f"weights {', '.join(f'{weight:.3f}' for weight in weights)}")
-    if not bucketed:
-        return Mixture(mixed, weights[None])
-    word_buckets = bucket_words(ids, vocab_size=members[0].vocab_size)
-    buckets_N = word_buckets[np.concatenate([[EOS_ID], ids[:-1]])]
-    rows = [
-        fit_weights(scores_MN[:, buckets_N == bucket], prior=weights, prior_tokens=PRIOR_TOKENS)
-        for bucket in range(int(word_buckets.max()) + 1)
+        additions.append(_tune_cache(scored, text, members[0].vocab_size))
+    for addition in additions:
+        report(addition.sentence)
+
+    def scores(part: int) -> Array:
+        return np.stack([*scored, *(addition.log_probs[addition.best[part]] for addition in additions)])
+
+    vocab_size = members[0].vocab_size
+    whole = _Weights.fit(scores(WHOLE), text, WHOLE, bucketed=bucketed, vocab_size=vocab_size)
+    report(f"weights {', '.join(f'{weight:.3f}' for weight in whole.overall)}")
+    if bucketed:
+        report(f"weights for {len(whole.rows)} buckets of histories")
+    mixed = [*members, *(addition.members[addition.best[WHOLE]] for addition in additions)]
+    crosswise = _crosswise(scores, text, bucketed=bucketed, vocab_size=vocab_size)
+    shares = whole.at(text).mean(axis=0)
+    ingredients = [
+        Ingredient(float(share), _cost(alone), _cost(_without(i, scores, text)))
+        for i, (share, alone) in enumerate(zip(shares, scores(WHOLE), strict=True))
     ]
-    report(f"weights for {len(rows)} buckets of histories")
-    return Mixture(mixed, np.stack(rows), word_buckets=word_buckets)
+    return Fitted(
+        Mixture(mixed, whole.rows, word_buckets=whole.word_buckets),
+        _log_mixed(scores(WHOLE), whole.at(text)),
+        crosswise,
+        tuple(ingredients),
+    )
+
+
+class _Text:
+    """The held-out text, whole and in two halves, whose cut is at the end of a line where lines are read alone."""
+
+    def __init__(self, ids: Array, reset_lines: bool) -> None:
+        self.ids = ids
+        self.reset_lines = reset_lines
+        self.middle = self._end(len(ids) // 2)
+        self.before = np.concatenate([[EOS_ID], ids[:-1]])  # the token before each, after which weights are chosen
+
+    def part(self, part: int) -> slice:
+        """The tokens of a part."""
+        return (slice(None), slice(self.middle), slice(self.middle, None))[part]
+
+    def sample(self, part: int) -> slice:
+        """The beginning of a half, to tune on."""
+        first = 0 if part == FIRST else self.middle
+        last = self.middle if part == FIRST else len(self.ids)
+        return slice(first, min(last, self._end(first + TUNED_TOKENS // 2)))
+
+    def _end(self, place: int) -> int:
+        while self.reset_lines and 0 < place < len(self.ids) and self.ids[place - 1] != EOS_ID:
+            place += 1
+        return min(place, len(self.ids))
+
+
+class _Weights(NamedTuple):
+    """Weights of members: overall (M,), and a row for each bucket of last words (K, M)."""
+
+    overall: Array
+    rows: Array
+    word_buckets: Array | None
+
+    @classmethod
+    def fit(cls, scores_MN: Array, text: _Text, part: int, *, bucketed: bool, vocab_size: int) -> _Weights:
+        """By EM on a part of the text."""
+        place = text.part(part)
+        scores_MN, before_N = scores_MN[:, place], text.before[place]
+        overall = fit_weights(scores_MN)
+        if not bucketed:
+            return cls(overall, overall[None], None)
+        word_buckets = bucket_words(text.ids[place], vocab_size=vocab_size)
+        buckets_N = word_buckets[before_N]
+        rows = [
+            fit_weights(scores_MN[:, buckets_N == bucket], prior=overall, prior_tokens=PRIOR_TOKENS)
+            for bucket in range(int(word_buckets.max()) + 1)
+        ]
+        return cls(overall, np.stack(rows), word_buckets)
+
+    def at(self, text: _Text) -> Array:
+        """Those of each token. -> (N, M)"""
+        if self.word_buckets is None:
+            return np.broadcast_to(self.rows, (len(text.ids), self.rows.shape[1]))
+        return np.asarray(self.rows[self.word_buckets[text.before]])
+
+
+def _crosswise(scores: Callable[[int], Array], text: _Text, *, bucketed: bool, vocab_size: int) -> Array:
+    """Each half of the text by the caches and the weights that are best for the other. -> (N,)"""
+    log_probs = np.empty(len(text.ids))
+    for fitted, other in ((FIRST, SECOND), (SECOND, FIRST)):
+        found = scores(fitted)
+        weights = _Weights.fit(found, text, fitted, bucketed=bucketed, vocab_size=vocab_size)
+        place = text.part(other)
+        log_probs[place] = _log_mixed(found[:, place], weights.at(text)[place])
+    return log_probs
+
+
+def _without(i: int, scores: Callable[[int], Array], text: _Text) -> Array:
+    """Crosswise by all members but one, with one set of weights; by that one where there is no other. -> (N,)"""
+
+    def others(part: int) -> Array:
+        found = scores(part)
+        return np.delete(found, i, axis=0) if len(found) > 1 else found
+
+    return _crosswise(others, text, bucketed=False, vocab_size=0)
+
+
+def _cost(log_probs: Array) -> float:
+    """Nats a token; infinite where one is impossible."""
+    return -float(log_probs.mean(dtype=np.float64)) if len(log_probs) else 0.0
+
+
+# -------------------------------------------------------------------------------------------------------------- caches
+
+
+class _Addition(NamedTuple):
+    """A member that is tuned: ways that it could be, and the best of them for the text and for each half."""
+
+    members: Sequence[Any]
+    log_probs: Mapping[int, Array]  # (N,) of the ways that are best for something
+    best: tuple[int, int, int]
+    sentence: str
+
+
+def _tune_cache(scored: Sequence[Array], text: _Text, vocab_size: int) -> _Addition:
+    """A cache with the decay with which the mixture of all members has the fewest nats."""
+    caches = [CacheModel(CacheConfig(window=None, decay=decay), vocab_size=vocab_size) for decay in DECAYS]
+    log_probs = np.stack([score_text(cache, text.ids, reset_lines=text.reset_lines) for cache in caches])
+    scores = np.stack(scored)
+    best = [_best_addition(scores[:, text.part(part)], log_probs[:, text.part(part)]) for part in PARTS]
+    sentence = f"cache: decay {caches[best[WHOLE]].decay} of {', '.join(map(str, DECAYS))}"
+    return _Addition(caches, dict(enumerate(log_probs)), (best[0], best[1], best[2]), sentence)
 
 
 def _net_place(config: NeuralCacheConfig, members: Sequence[Member]) -> int:
@@ -88,29 +213,39 @@ def _net_place(config: NeuralCacheConfig, members: Sequence[Member]) -> int:
     return nets[0]
 
 
-def _fit_cache(scores: Sequence[Array], ids: Array, vocab_size: int, *, reset_lines: bool) -> tuple[CacheModel, Array]:
-    """The cache with which the mixture of all members has the fewest nats, and its scores."""
-    caches = [CacheModel(CacheConfig(window=None, decay=decay), vocab_size=vocab_size) for decay in DECAYS]
-    candidates = [score_text(cache, ids, reset_lines=reset_lines) for cache in caches]
-    best = _best_addition(np.stack(scores), candidates)
-    return caches[best], candidates[best]
-
-
-def _tune_neural_cache(
-    config: NeuralCacheConfig, net: Featured, scores: Array, ids: Array, *, reset_lines: bool
-) -> NeuralCache:
-    """The cache with which the mixture of all members has the fewest nats, on the beginning of the text."""
-    size = min(len(ids), TUNED_TOKENS)
-    while reset_lines and size < len(ids) and ids[size - 1] != EOS_ID:
-        size += 1
-    unit = 1.0 if config.theta is not None else _similarity_spread(net, ids[:FEATURE_TOKENS])
+def _tune_neural_cache(config: NeuralCacheConfig, net: Featured, scores: Array, text: _Text) -> _Addition:
+    """The theta, and then the decay, with which the mixture of all members has the fewest nats, on samples of the halves."""
+    unit = 1.0 if config.theta is not None else _similarity_spread(net, text.ids[:FEATURE_TOKENS])
     thetas = [float(f"{theta / unit:.3g}") for theta in THETAS] if config.theta is None else [config.theta]
-    ways = [Weighing(*way) for way in product(thetas, NEURAL_DECAYS if config.decay is None else [config.decay])]
-    caches = [NeuralCache(config.model_copy(update=way._asdict()), vocab_size=net.vocab_size) for way in ways]
-    if len(caches) == 1:
-        return caches[0]
-    candidates = _score_ways(caches[0], net, ids[:size], ways, reset_lines=reset_lines)
-    return caches[_best_addition(scores[:, :size], candidates)]
+    decays = [*NEURAL_DECAYS] if config.decay is None else [config.decay]
+    samples = {half: text.sample(half) for half in (FIRST, SECOND)}
+    read = {half: [*_read(net, text.ids[place], text.reset_lines)] for half, place in samples.items()}
+    known: dict[Weighing, dict[int, Array]] = {}
+
+    def cache(way: Weighing) -> NeuralCache:
+        return NeuralCache(config.model_copy(update=way._asdict()), vocab_size=net.vocab_size)
+
+    def best_of(ways: Sequence[Weighing], part: int) -> Weighing:
+        halves = [FIRST, SECOND] if part == WHOLE else [part]
+        for way in ways:
+            if way not in known and len(ways) > 1:
+                known[way] = {half: _score_ways(cache(way), read[half], [way])[0] for half in read}
+        if len(ways) == 1:
+            return ways[0]
+        places = np.concatenate([np.arange(len(text.ids))[samples[half]] for half in halves])
+        candidates = [np.concatenate([known[way][half] for half in halves]) for way in ways]
+        return ways[_best_addition(scores[:, places], candidates)]
+
+    chosen = []
+    for part in PARTS:
+        theta = best_of([Weighing(theta, decays[len(decays) // 2]) for theta in thetas], part).theta
+        chosen.append(best_of([Weighing(theta, decay) for decay in decays], part))
+    ways = [*dict.fromkeys(chosen)]
+    log_probs = _score_ways(cache(ways[0]), _read(net, text.ids, text.reset_lines), ways)
+    best = [ways.index(way) for way in chosen]
+    found = cache(chosen[WHOLE])
+    sentence = f"neural cache: theta {found.config.theta}, decay {found.config.decay}, window {found.window}"
+    return _Addition([cache(way) for way in ways], dict(enumerate(log_probs)), (best[0], best[1], best[2]), sentence)
 
 
 def _similarity_spread(net: Featured, ids: Array) -> float:
@@ -121,17 +256,37 @@ def _similarity_spread(net: Featured, ids: Array) -> float:
     return spread or 1.0
 
 
-def _score_ways(cache: NeuralCache, net: Featured, ids: Array, ways: Sequence[Weighing], *, reset_lines: bool) -> Array:
-    """Log-probability of each token of a text for each pair of theta and decay. -> (len(ways), N)"""
-    scores = np.empty((len(ways), len(ids)), np.float32)
+class _Features(NamedTuple):
+    """A piece of a text, and the hidden vectors that its tokens are predicted from, (B, T, P)."""
+
+    piece: _Piece
+    tokens: Array
+    features: Array
+    start: Array  # (B, P), before the first piece
+
+
+def _read(net: Featured, ids: Array, reset_lines: bool) -> Iterator[_Features]:
+    """The hidden vectors of a text, piece by piece."""
     for piece in _pieces(ids, reset_lines=reset_lines, chunk_tokens=FEATURE_TOKENS):
         if piece.is_start:
-            net_state = net.start(len(piece.lengths))
-            state = cache.start(net.features(net_state))
+            state = net.start(len(piece.lengths))
+            start = net.features(state)
         tokens = np.asarray(ids[piece.place], np.int64)
-        _, features, net_state = net.score_features(tokens, piece.lengths, net_state)
+        _, features, state = net.score_features(tokens, piece.lengths, state)
+        yield _Features(piece, tokens, features, start)
+
+
+def _score_ways(cache: NeuralCache, read: Iterable[_Features], ways: Sequence[Weighing]) -> Array:
+    """Log-probability of each token of a text for each pair of theta and decay. -> (len(ways), N)"""
+    found: list[tuple[Array, Array]] = []
+    for piece, tokens, features, start in read:
+        if piece.is_start:
+            state = cache.start(start)
         nats, state = cache.score_ways(tokens, piece.lengths, state, features, ways)
-        scores[:, piece.place[piece.is_token]] = nats[:, piece.is_token]
+        found.append((piece.place[piece.is_token], nats[:, piece.is_token]))
+    scores = np.empty((len(ways), sum(len(place) for place, _ in found)), np.float32)
+    for place, nats in found:
+        scores[:, place] = nats
     return scores
 
 
@@ -140,9 +295,12 @@ def _best_addition(scores: Array, candidates: Sequence[Array] | Array) -> int:
     results = []
     for candidate in candidates:
         extended = np.concatenate([scores, candidate[None]])
-        mixed = _log_mixed(extended, fit_weights(extended))
+        mixed = _log_mixed(extended, fit_weights(extended)[None])
         results.append((int(np.isfinite(mixed).sum()), float(mixed[np.isfinite(mixed)].sum())))
     return max(range(len(results)), key=results.__getitem__)
+
+
+# ------------------------------------------------------------------------------------------------------------- weights
 
 
 def bucket_words(ids: Array, *, vocab_size: int) -> Array:
@@ -178,9 +336,9 @@ def fit_weights(log_probs: Array, *, prior: Array | None = None, prior_tokens: f
 
 
 def _log_mixed(log_probs: Array, weights: Array) -> Array:
-    """log of the weighted sum for each token. (M, N) -> (N,)"""
+    """log of the weighted sum for each token. (M, N), (1 or N, M) -> (N,)"""
     with np.errstate(divide="ignore"):
-        return np.asarray(np.logaddexp.reduce(log_probs.astype(np.float64) + np.log(weights)[:, None], axis=0))
+        return np.asarray(np.logaddexp.reduce(log_probs.astype(np.float64) + np.log(weights.T), axis=0))
 
 
 def score_text(lm: FreeModel[Any], ids: Array, *, reset_lines: bool) -> Array:

@@ -127,10 +127,10 @@ def repetitive(num_tokens: int) -> Array:
 @pytest.mark.parametrize("reset_lines", [False, True])
 def test_what_is_left_open_is_tuned_and_helps(reset_lines: bool) -> None:
     ids, net, said = repetitive(600), build("lstm"), []
-    plain = fit_mixture([net], ids, reset_lines=reset_lines, cache=True, report=silent)
+    plain = fit_mixture([net], ids, reset_lines=reset_lines, cache=True, report=silent).mixture
     tuned = fit_mixture(
         [net], ids, reset_lines=reset_lines, cache=True, neural_caches=[NeuralCacheConfig()], report=said.append
-    )
+    ).mixture
     found = tuned.members[1]
     assert isinstance(found, NeuralCache)
     assert (found.net, found.window) == (0, 2000)
@@ -141,7 +141,9 @@ def test_what_is_left_open_is_tuned_and_helps(reset_lines: bool) -> None:
 
 def test_what_is_given_is_kept() -> None:
     given = NeuralCacheConfig(theta=0.5, decay=0.99, window=10)
-    tuned = fit_mixture([build("lstm")], repetitive(100), reset_lines=False, neural_caches=[given], report=silent)
+    tuned = fit_mixture(
+        [build("lstm")], repetitive(100), reset_lines=False, neural_caches=[given], report=silent
+    ).mixture
     assert isinstance(tuned.members[1], NeuralCache)
     assert tuned.members[1].config == given.model_copy(update={"net": 0})
 
@@ -151,7 +153,10 @@ def test_tuning_reads_only_the_beginning_of_a_long_text(monkeypatch: pytest.Monk
     monkeypatch.setattr(mixture_fit, "TUNED_TOKENS", 50)
     for reset_lines in (False, True):
         ids = repetitive(300)
-        fit_mixture([build("gru")], ids, reset_lines=reset_lines, neural_caches=[NeuralCacheConfig()], report=silent)
+        fitted = fit_mixture(
+            [build("gru")], ids, reset_lines=reset_lines, neural_caches=[NeuralCacheConfig()], report=silent
+        )
+        assert len(fitted.crosswise) == len(ids)
 
 
 def test_without_a_net_there_is_nothing_to_follow() -> None:

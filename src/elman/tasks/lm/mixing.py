@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from elman import store
 from elman.core.errors import DataError, UsageError
 from elman.core.settings import make, refuse, sections_of
 from elman.lm.cache import CacheConfig, CacheModel
+from elman.lm.mixture_fit import Fitted, fit_mixture
 from elman.lm.neural_cache import NeuralCache, NeuralCacheConfig
 from elman.tasks.base import Report, TaskModel
 from elman.tasks.catalogue import load_model
@@ -22,6 +25,8 @@ from elman.tasks.lm.family import Shape
 from elman.tasks.lm.model import Model
 from elman.text.corpus import read_corpus
 from elman.text.readers import Sources, as_sources
+
+LARGEST_NATS = 700.0  # whose exponential is still a number
 
 
 def mix(
@@ -42,8 +47,6 @@ def mix(
     after a history that the first net among the members finds like this one
     (`neural-cache:window=2000,theta=0.3,decay=1,net=0`; theta and decay are tuned where they are not given).
     """
-    from elman.lm.mixture_fit import fit_mixture
-
     if isinstance(members, str | Path | TaskModel):
         raise UsageError("mix takes a list of members", hint="for example [model, 'other-model', 'cache']")
     begin = time.perf_counter()
@@ -68,7 +71,7 @@ def mix(
         if reset_lines and (has_cache or neural_caches or len(models) < len(parts)):
             notes("each line is read alone, so the cache forgets with every line; members of a stream let it remember")
         corpus = read_corpus(as_sources(valid), first.tokenizer, first.record.data)
-        lm = fit_mixture(
+        fitted = fit_mixture(
             lms,
             corpus.ids,
             reset_lines=reset_lines,
@@ -77,12 +80,58 @@ def mix(
             bucketed=mixture.bucketed,
             report=notes,
         )
-        tuned = [member.config for member in lm.members[len(lms) :] if isinstance(member, CacheModel | NeuralCache)]
-        mixture = mixture.model_copy(update={"members": (*mixture.members, *tuned)})
+        mixture = with_caches(mixture, fitted)
+        for sentence in sentences(mixture, fitted):
+            notes(sentence)
         changes = {"model": mixture, "seed": seed, "command": command, "notes": tuple(notes.said)}
         record = first.record.model_copy(update=changes)
-        made = Model(record, first.tokenizer, lm, spelling=first.spelling, index=first.index)
-        return saved(measured(made, corpus, begin), None if out is None else Path(out))
+        made = measured(
+            Model(record, first.tokenizer, fitted.mixture, spelling=first.spelling, index=first.index), corpus, begin
+        )
+        numbers = {**(made.record.valid or {}), **crosswise_numbers(mixture, fitted)}
+        made = replace(made, record=made.record.model_copy(update={"valid": numbers}))
+        return saved(made, None if out is None else Path(out))
+
+
+def with_caches(mixture: MixtureConfig, fitted: Fitted) -> MixtureConfig:
+    """The settings of a mixture, with those of the caches that were tuned for it."""
+    added = fitted.mixture.members[len(mixture.members) :]
+    tuned = [member.config for member in added if isinstance(member, CacheModel | NeuralCache)]
+    return mixture.model_copy(update={"members": (*mixture.members, *tuned)})
+
+
+def crosswise_numbers(mixture: MixtureConfig, fitted: Fitted) -> dict[str, Any]:
+    """What a mixture has on text that it was not tuned on, and what each of its members brought."""
+    names = [str(getattr(member, "family", "")) for member in mixture.members]
+    return {
+        "perplexity_crosswise": _perplexity(-float(fitted.crosswise.mean())),
+        "members": [
+            {
+                "name": name,
+                "weight": round(member.weight, 4),
+                "perplexity": _perplexity(member.alone),
+                "perplexity_without": _perplexity(member.without),
+            }
+            for name, member in zip(names, fitted.ingredients, strict=True)
+        ],
+    }
+
+
+def sentences(mixture: MixtureConfig, fitted: Fitted) -> Iterator[str]:
+    """The same, for people."""
+    numbers = crosswise_numbers(mixture, fitted)
+    for member in numbers["members"]:
+        alone = "" if member["perplexity"] is None else f"alone {member['perplexity']:,.2f}, "
+        without = member["perplexity_without"]
+        rest = "without it some tokens are impossible" if without is None else f"{without:,.2f} without it"
+        yield f"{member['name']}: {alone}{rest}"
+    if (perplexity := numbers["perplexity_crosswise"]) is not None:
+        yield f"perplexity {perplexity:,.2f} crosswise: each half of the validation text by what was tuned on the other"
+
+
+def _perplexity(nats_per_token: float) -> float | None:
+    """None where it is infinite."""
+    return math.exp(nats_per_token) if nats_per_token < LARGEST_NATS else None
 
 
 def _language_model(member: str | Path | TaskModel[Any]) -> Model:
