@@ -18,7 +18,7 @@ from elman.counts import adjustment as adjusting
 from elman.counts import snm
 from elman.counts.adjustment import BUCKETS, FACTORS, KNOTS, Adjustment, bucket, coarse_bucket
 from elman.counts.snm import SnmConfig, SnmModel, fit_snm, templates
-from elman.lm.mixture_fit import score_text
+from elman.lm.heldout import score_text
 from elman.testing import LAWS, saving_and_loading_is_exact
 from elman.text.units.vocabulary import EOS_ID
 

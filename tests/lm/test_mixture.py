@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.lm.cache import CacheConfig, CacheModel
+from elman.lm.heldout import score_text
 from elman.lm.mixture import Mixture
-from elman.lm.mixture_fit import bucket_words, fit_mixture, fit_weights, score_text
+from elman.lm.mixture_fit import fit_mixture
+from elman.lm.mixture_weights import bucket_words, fit_weights
 from elman.lm.protocol import FreeModel
 from elman.testing import LAWS, TableLM, saving_and_loading_is_exact
 from elman.text.units.vocabulary import EOS_ID
@@ -223,6 +225,6 @@ def test_a_stream_scores_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch) -> 
     ids = np.random.default_rng(4).integers(0, 4, 50)
     lm = mixture(bucketed=True)
     whole = score_text(lm, ids, reset_lines=False)
-    monkeypatch.setattr("elman.lm.mixture_fit.CHUNK_TOKENS", 7)
+    monkeypatch.setattr("elman.lm.heldout.CHUNK_TOKENS", 7)
     np.testing.assert_allclose(score_text(lm, ids, reset_lines=False), whole, rtol=1e-5)
     assert math.isfinite(possible(whole).sum())

@@ -111,7 +111,7 @@ def train(
     from elman.training.threads import prepare_environment
 
     prepare_environment()
-    with terminal.training(f"training {model or (task if task != 'lm' else 'mkn')}") as (report, on_progress):
+    with terminal.training(f"training {model or (task if task != 'lm' or budget else 'mkn')}") as (report, on_progress):
         made = train_model(
             task,
             choose_data(data, source, target),

@@ -339,6 +339,15 @@ class NetTask(Task[R], Generic[R, A, H]):
         """What the numbers of a run are called."""
         return Wording()
 
+    def finishing_seconds(self, record: R, examples: Examples[A, H], budget: Budget) -> float:
+        """What is kept of a budget for what comes after training: `measure` and `finish`."""
+        return budget.seconds * self.measuring_share
+
+    def finish(self, model: Any, examples: Examples[A, H], *, deadline: float, report: Report) -> TaskModel[R]:
+        """What a trained and measured net becomes before it is saved: as a rule, itself."""
+        found: TaskModel[R] = model
+        return found
+
     def measure(
         self, model: Any, examples: Examples[A, H], outcome: Outcome, *, should_stop: ShouldStop
     ) -> dict[str, Any] | None:

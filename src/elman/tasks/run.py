@@ -88,8 +88,7 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
     if (advice := advise_on_load(threads)) is not None:
         request.report(advice)
     budget, given = request.budget, request.settings
-    left = max(1.0, budget.deadline - time.monotonic()) if budget else DEFAULT_SECONDS
-    seconds = PLANNED_SHARE * left
+    seconds = PLANNED_SHARE * _training_seconds(task, prepared, budget)
     # half a second of measuring: others' work on the machine comes and goes
     means = Means(seconds, measure_peak(repeats=40), given["model"], given["train"])
     plan = task.plan(prepared, means)
@@ -122,6 +121,14 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
         if run.out is not None and not has_trained(run.out):
             remove_run(run.out)
         raise
+
+
+def _training_seconds(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], budget: Budget | None) -> float:
+    """What is left of a budget to train in, or what a run without one is sized for."""
+    if budget is None:
+        return DEFAULT_SECONDS
+    finishing = task.finishing_seconds(prepared.record, prepared.examples, budget)
+    return max(1.0, budget.deadline - time.monotonic() - finishing)
 
 
 def _write_run(run: Run, directory: Path, *, starts_trained: bool) -> None:
@@ -206,6 +213,7 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
     from elman.training.loop import Trainer
 
     task, budget = run.task, run.budget
+    finishing = 0.0 if budget is None else task.finishing_seconds(run.record, run.examples, budget)
     run.net.to(choose_device(device, report))
     batches = task.batches(run.record, run.examples, train=run.train)
     trainer = Trainer(
@@ -218,7 +226,7 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
         directory=run.out,
         resume=resume,
         wording=task.wording(run.record),
-        budget=None if budget is None else Budget(budget.seconds * (1.0 - task.measuring_share), budget.started),
+        budget=None if budget is None else Budget(budget.seconds - finishing, budget.started),
         frozen=run.frozen,
     )
     notes = list(run.record.notes)
@@ -245,11 +253,12 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
         }
     )
     model = task.wrap(record, run.examples.assets, run.net, None)
+    model = task.finish(model, run.examples, deadline=deadline, report=report)
     if run.out is None:
         return model
     spare = trainer.spare_seconds()
     if spare is not None and budget is not None:
-        spare += budget.seconds * task.measuring_share  # the trainer's budget was so much shorter
+        spare += finishing  # the trainer's budget was so much shorter
     _save(run.out, model, task.wording(run.record), spare_seconds=spare, report=report)
     return task.load(run.out, verify=False)
 

@@ -91,8 +91,11 @@ class LossExaminer:
 class StreamExaminer:
     """For language models: reads held-out text in batches during training, and exactly as `evaluate` does at the end."""
 
-    def __init__(self, model: Net, ids: Array, *, rows: int, bptt: int, reset_lines: bool) -> None:
+    def __init__(
+        self, model: Net, ids: Array, *, rows: int, bptt: int, reset_lines: bool, is_exact: bool = True
+    ) -> None:
         self.model = model
+        self._is_exact = is_exact  # whether it measures as `evaluate` does at the end; not where a mixture will be
         self.ids = ids
         self.batches: StreamBatches | LineBatches = validation_batches(
             ids, rows=rows, bptt=bptt, reset_lines=reset_lines
@@ -115,6 +118,8 @@ class StreamExaminer:
         temperature_seconds = TEMPERATURE_ROUNDS * per_token * min(num_tokens, TEMPERATURE_TOKENS)
         if with_temperature and temperature_seconds <= TEMPERATURE_SHARE * pace.budget.seconds:
             reserve.temperature_seconds = temperature_seconds
+        if not self._is_exact:
+            return
         self._exact_seconds = self._time_exact_scoring(pace)
         reserve.exact_seconds = min(self._exact_seconds * num_tokens, EXACT_SHARE * pace.budget.seconds)
 
@@ -126,6 +131,8 @@ class StreamExaminer:
                 temperature = self._fit_temperature(run, should_stop=should_stop)
             else:
                 notes.append("this budget has no time to fit the temperature of the softmax")
+        if not self._is_exact:
+            return FinalEvaluation(None, is_whole=False, temperature=temperature, notes=tuple(notes))
         tally = self._score_in_time(pace, should_stop=should_stop)
         is_whole = tally.tokens == len(self.ids)
         if not is_whole:

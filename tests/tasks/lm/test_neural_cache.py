@@ -9,9 +9,10 @@ import pytest
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
-from elman.lm import mixture, mixture_fit
+from elman.lm import heldout, mixture
+from elman.lm.heldout import score_text
 from elman.lm.mixture import Mixture
-from elman.lm.mixture_fit import fit_mixture, score_text
+from elman.lm.mixture_fit import fit_mixture
 from elman.lm.neural_cache import NeuralCache, NeuralCacheConfig
 from elman.lm.protocol import FreeModel, score_by_steps
 from elman.tasks.lm.families import restore_model
@@ -150,7 +151,7 @@ def test_what_is_given_is_kept() -> None:
 
 def test_tuning_reads_only_the_beginning_of_a_long_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """And with whole lines, whatever is written there."""
-    monkeypatch.setattr(mixture_fit, "TUNED_TOKENS", 50)
+    monkeypatch.setattr(heldout, "TUNED_TOKENS", 50)
     for reset_lines in (False, True):
         ids = repetitive(300)
         fitted = fit_mixture(

@@ -31,6 +31,9 @@ class LmRecord(Record[LmDataConfig, Config]):
     eos_token_id: int = EOS_ID
     unk_token_id: int = UNK_ID
     spelling: bool = False  # spelling.safetensors says what the spelling of unknown words costs
+    counts: ModelConfig | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )  # of a run: what its net is mixed with when it is trained, where the choice of the model is ours
     data: LmDataConfig
     model: ModelConfig  # of whatever family it names
 

@@ -17,9 +17,19 @@ from elman.core.settings import Config, make, refuse
 from elman.counts.scratch import check_memory
 from elman.counts.spelling import SpellingModel
 from elman.lm.evaluate import Evaluation
-from elman.tasks.base import Prepared, ReadFile, ShouldStop, TaskModel, TrainRequest
+from elman.tasks.base import Prepared, ReadFile, Report, ShouldStop, TaskModel, TrainRequest
 from elman.tasks.lm import families
-from elman.tasks.lm.counting import count_model, fit_spelling, make_index
+from elman.tasks.lm.blend import (
+    blend,
+    choose_counts,
+    counts_name,
+    describe_choice,
+    finishing_seconds,
+    has_time_for_a_net,
+    leaves_the_choice,
+    with_net,
+)
+from elman.tasks.lm.counting import count_model, fit_spelling, in_time, make_index, saved
 from elman.tasks.lm.families import family_names, find_family, restore_model
 from elman.tasks.lm.family import CountingFamily, Family, NetFamily, Shape
 from elman.tasks.lm.model import Model
@@ -29,6 +39,7 @@ from elman.text.batches import DEFAULT_BATCH, DEFAULT_BPTT, make_batches
 from elman.text.corpus import Learned
 from elman.text.index import TextIndex
 from elman.text.units.tokenizer import Tokenizer
+from elman.training.budget import Budget, format_duration
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
 from elman.training.plan_text import plan_text
@@ -94,6 +105,7 @@ class LmTask(TextTask[LmRecord]):
 
     def check(self, request: TrainRequest) -> None:
         """Refuse a family that is none, and settings that cannot apply to it."""
+        request = with_net(request) if leaves_the_choice(request) else request
         super().check(request)
         family = _family(request.settings["model"])
         if family.needs_members:
@@ -129,7 +141,9 @@ class LmTask(TextTask[LmRecord]):
     # ------------------------------------------------------------------------------------------------------- training
 
     def train(self, request: TrainRequest) -> TaskModel[LmRecord]:
-        """Count at once, or train a net."""
+        """Count at once, or train a net; where the choice is ours, the best that the time can buy."""
+        if leaves_the_choice(request):
+            return self._train_best(request)
         family = _family(request.settings["model"])
         if not isinstance(family, CountingFamily):
             return super().train(request)
@@ -138,6 +152,37 @@ class LmTask(TextTask[LmRecord]):
         learned, heldout = self.read(request, data)
         record = self.make_record(request, data, self.model_settings(request.settings["model"]), learned)
         return count_model(family, record, learned, heldout, request, began=began)
+
+    def _train_best(self, request: TrainRequest) -> TaskModel[LmRecord]:
+        """A net mixed with what counts and remembers; too short a time leaves the counts, no validation text the net."""
+        from elman.tasks.run import train_net
+
+        budget = request.budget
+        assert budget is not None
+        request = with_net(request)
+        prepared = self.prepare(request)
+        record, examples = prepared.record, prepared.examples
+        if not len(examples.arrays.get("valid", ())):
+            request.report(f"there is no validation text to tune a mixture on: {record.family} alone")
+            return train_net(self, prepared, request)
+        num_tokens = len(examples.arrays["train"])
+        counts = choose_counts(num_tokens, record.vocab_size, budget_seconds=budget.seconds)
+        record = record.model_copy(update={"counts": counts, "threads": request.threads})
+        if has_time_for_a_net(budget, self.finishing_seconds(record, examples, budget)):
+            request.report(describe_choice(record))
+            return train_net(self, replace(prepared, record=record), request)
+        request.report(f"{format_duration(budget.seconds)} are too short for a net: {counts_name(record)} with a cache")
+        empty = self.wrap(record, examples.assets, None, None)
+        made = blend(empty, examples, deadline=budget.deadline, report=request.report)
+        return saved(in_time(made, request), request.out)
+
+    def finishing_seconds(self, record: LmRecord, examples: TextExamples, budget: Budget) -> float:
+        """To count, and to fit the mixture; nothing where the net is all there is."""
+        return 0.0 if record.counts is None else finishing_seconds(record.counts, examples, budget=budget)
+
+    def finish(self, model: Model, examples: TextExamples, *, deadline: float, report: Report) -> Model:
+        """Mixed, where the choice of the model is ours."""
+        return model if model.record.counts is None else blend(model, examples, deadline=deadline, report=report)
 
     def prepare(self, request: TrainRequest) -> LmPrepared:
         """Read the text and learn its vocabulary, or take that of the model to go on from."""
@@ -193,7 +238,8 @@ class LmTask(TextTask[LmRecord]):
         if ids is None or not len(ids):
             return None
         rows, bptt = train.batch or DEFAULT_BATCH, train.bptt or DEFAULT_BPTT
-        return StreamExaminer(net, ids, rows=rows, bptt=bptt, reset_lines=record.data.reset_lines)
+        reset_lines = record.data.reset_lines
+        return StreamExaminer(net, ids, rows=rows, bptt=bptt, reset_lines=reset_lines, is_exact=record.counts is None)
 
     def identity(self, record: LmRecord, batches: Batches, train: TrainConfig) -> dict[str, Any]:
         """How the text was cut."""

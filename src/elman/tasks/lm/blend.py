@@ -1,0 +1,169 @@
+"""The best language model for the time there is: a net, mixed with what counts and what remembers.
+
+A net alone loses to its mixture with n-grams and caches by a fifth of its perplexity, and these take seconds. So whoever names
+a time and no family gets the mixture. The net is trained as any other; what is mixed in is made in the time kept at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from elman.core.arrays import Array
+from elman.core.settings import Config
+from elman.counts.scratch import Scratch
+from elman.counts.snm import SnmConfig
+from elman.lm import evaluate as evaluation
+from elman.lm.heldout import score_text
+from elman.lm.mixture_fit import Fitted, fit_mixture
+from elman.lm.neural_cache import NeuralCacheConfig
+from elman.tasks.base import Report, TrainRequest
+from elman.tasks.lm.counting import Notes
+from elman.tasks.lm.families import find_family
+from elman.tasks.lm.families.kneser_ney import KneserNeyConfig
+from elman.tasks.lm.families.mixed import MixtureConfig
+from elman.tasks.lm.family import CountingFamily, Shape
+from elman.tasks.lm.mixing import crosswise_numbers, sentences, with_caches
+from elman.tasks.lm.model import Model
+from elman.tasks.lm.record import LmRecord
+from elman.tasks.text_task import HeldoutText, TextExamples
+from elman.text.units.vocabulary import EOS_ID
+from elman.training.budget import Budget
+
+NET = "lstm"
+MIN_NET_SECONDS = 15.0  # below, a net does not even see the words often enough to be worth its start
+SNM_SECONDS, MKN_SECONDS = 18e-6, 3e-6  # a token of training text, on a slow core
+SNM_SHARE = 0.03  # of a budget that the better of the two may take
+FIT_SECONDS = 5e-4  # a token of validation text, for a net of some 500 units
+FIT_SHARE, MIN_FIT_SECONDS = 0.06, 4.0  # of a budget for fitting weights and caches; a text too long for it is cut
+MIN_FIT_TOKENS = 4_096  # that a mixture is fitted to, whatever it takes
+FIT_FACTOR = 4.0  # times as long as scoring a text once: nets read it twice, and samples of it to tune a cache
+CACHE_SECONDS = 1.5e-4  # a token, for caches and EM
+FEW_SYMBOLS, LONG_ORDER = 1_000, 8  # a vocabulary of characters or events, and the n-grams it gets
+
+
+def leaves_the_choice(request: TrainRequest) -> bool:
+    """Whether a time is given, and no family: then the model is the best that the time can buy."""
+    return request.budget is not None and request.init is None and "family" not in request.settings["model"]
+
+
+def with_net(request: TrainRequest) -> TrainRequest:
+    """The same request, for the net of the mixture."""
+    return replace(request, settings={**request.settings, "model": {"family": NET, **request.settings["model"]}})
+
+
+def choose_counts(num_tokens: int, vocab_size: int, *, budget_seconds: float) -> Config:
+    """What counts: skip-grams too where they take little of the time, else Kneser-Ney."""
+    if vocab_size < FEW_SYMBOLS:
+        return KneserNeyConfig.model_validate({"order": LONG_ORDER})
+    can_skip = num_tokens * SNM_SECONDS <= SNM_SHARE * budget_seconds
+    return (SnmConfig if can_skip else KneserNeyConfig).model_validate({})
+
+
+def finishing_seconds(counts: Config, examples: TextExamples, *, budget: Budget) -> float:
+    """What is kept of a budget, after the training of the net, to count and to fit the mixture."""
+    each = SNM_SECONDS if isinstance(counts, SnmConfig) else MKN_SECONDS
+    fit = min(FIT_SHARE * budget.seconds, FIT_SECONDS * len(examples.arrays["valid"]))
+    return each * len(examples.arrays["train"]) + max(MIN_FIT_SECONDS, fit)
+
+
+def has_time_for_a_net(budget: Budget, finishing: float) -> bool:
+    """Whether more than counting can be done."""
+    return budget.deadline - time.monotonic() - finishing >= MIN_NET_SECONDS
+
+
+def counts_name(record: LmRecord) -> str:
+    """The family of what counts."""
+    return str(getattr(record.counts, "family", ""))
+
+
+def describe_choice(record: LmRecord) -> str:
+    """What is made of the time, and why."""
+    caches = "" if record.data.reset_lines else ", a cache and a neural cache"
+    return (
+        f"no --model is given, so the time goes into a mixture: {record.family}, which takes nearly all of it, "
+        f"{counts_name(record)}{caches}, which take seconds"
+    )
+
+
+def count(config: Config, ids: Array, record: LmRecord) -> Any:
+    """A model that counts."""
+    family = find_family(getattr(config, "family", ""))
+    assert isinstance(family, CountingFamily)
+    shape = Shape(record.vocab_size, record.data.reset_lines)
+    with Scratch(None, threads=record.threads) as scratch:
+        return family.fit(config, ids, shape, heldout_ids=None, scratch=scratch, report=lambda _: None)
+
+
+def blend(model: Model, examples: TextExamples, *, deadline: float, report: Report) -> Model:
+    """Mix a net with what counts and remembers, the weights tuned on the validation text, by the deadline.
+
+    A model without a net (its `lm` is None, where there was no time for one) becomes what counts, with a cache.
+    """
+    began, record, notes = time.monotonic(), model.record, Notes(report)
+    counts, reset_lines = record.counts, record.data.reset_lines
+    assert counts is not None
+    counted = count(counts, examples.arrays["train"], record)
+    parts = [(record.model, model.lm), (counts, counted)] if model.lm is not None else [(counts, counted)]
+    lms: list[Any] = [lm for _, lm in parts]
+    whole = np.asarray(examples.arrays["valid"])
+    ids = _affordable(lms, whole, reset_lines=reset_lines, deadline=deadline, report=notes)
+    fitted = fit_mixture(
+        lms,
+        ids,
+        reset_lines=reset_lines,
+        cache=not reset_lines,
+        neural_caches=[NeuralCacheConfig.model_validate({})] if len(parts) > 1 and not reset_lines else [],
+        bucketed=True,
+        report=lambda _: None,
+    )
+    mixture = with_caches(MixtureConfig(members=tuple(config for config, _ in parts), bucketed=True), fitted)
+    for sentence in sentences(mixture, fitted):
+        notes(sentence)
+    record = record.model_copy(update={"model": mixture, "counts": None, "notes": (*record.notes, *notes.said)})
+    made = replace(model, lm=fitted.mixture, record=record)
+    valid = _numbers(made, ids, fitted, examples.heldout if len(ids) == len(whole) else None)
+    valid |= crosswise_numbers(mixture, fitted)
+    seconds = round((record.seconds or 0.0) + time.monotonic() - began, 3)
+    return replace(made, record=record.model_copy(update={"valid": valid, "seconds": seconds}))
+
+
+def _affordable(lms: list[Any], ids: Array, *, reset_lines: bool, deadline: float, report: Report) -> Array:
+    """As much of the validation text as there is time to fit a mixture to."""
+    sample = ids[:MIN_FIT_TOKENS]
+    began = time.monotonic()
+    for lm in lms:
+        score_text(lm, sample, reset_lines=reset_lines)
+    now = time.monotonic()
+    each = FIT_FACTOR * (now - began) / max(len(sample), 1) + CACHE_SECONDS
+    affordable = max(MIN_FIT_TOKENS, int((deadline - now) / each))
+    if affordable >= len(ids):
+        return ids
+    report(f"this budget had time to tune the mixture on {affordable:,} of {len(ids):,} tokens of validation text")
+    return ids[:affordable]
+
+
+def _numbers(model: Model, ids: Array, fitted: Fitted, heldout: HeldoutText | None) -> dict[str, Any]:
+    """By the keys of `evaluate`; bytes are known of the whole validation text only."""
+    known = heldout or HeldoutText(0, int((ids == EOS_ID).sum()), 0)
+    block = _Block(ids, known.num_lines, known.num_bytes, known.unknown_tokens)
+    measured = evaluation.evaluate_by(
+        lambda _: -fitted.log_probs,
+        [block],
+        reset_lines=model.record.data.reset_lines,
+        signature=model.signature(reset_lines=model.record.data.reset_lines),
+        rng=np.random.default_rng(model.record.seed),
+    )
+    return measured.with_spelling(known.spelling_nats).as_json() | {"seed": model.record.seed}
+
+
+class _Block(NamedTuple):
+    """The validation text, as `evaluate` reads it."""
+
+    ids: Array
+    num_lines: int
+    num_bytes: int
+    unknown_tokens: int

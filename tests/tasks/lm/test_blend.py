@@ -1,0 +1,131 @@
+"""A time and no family: the best model for it, a net mixed with what counts and remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import elman
+from elman.core.errors import UsageError
+from elman.tasks.lm import blend
+from elman.training.progress import Progress
+
+SETTINGS = {"model.hidden": 8, "train.batch": 4, "train.bptt": 12, "train.steps": 20, "train.checkpoint_steps": 5}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """Text of words that come in pairs, in topics: something to count, and something to remember."""
+    rng = np.random.default_rng(1)
+    paths = tmp_path / "train.txt", tmp_path / "valid.txt"
+    for path, num_lines in zip(paths, (400, 60), strict=True):
+        lines = []
+        for line in range(num_lines):
+            topic = (line // 20) % 5
+            firsts = rng.integers(6, size=4)
+            lines.append(" ".join(f"a{topic}{first} b{first}" for first in firsts))
+        path.write_text("\n".join(lines) + "\n")
+    return paths
+
+
+def train(files: tuple[Path, Path], out: Path | None = None, **options: Any) -> Any:
+    given = {"budget": "10m", "units": "space", "settings": SETTINGS, "threads": 1, "valid": files[1], **options}
+    return elman.train("lm", files[0], out=out, **given)
+
+
+def families(model: Any) -> list[str]:
+    return [member.family for member in model.record.model.members]
+
+
+def test_the_model_is_a_mixture_whose_numbers_are_those_of_evaluate(files: tuple[Path, Path], tmp_path: Path) -> None:
+    said: list[str] = []
+    made = train(files, tmp_path / "m", report=said.append)
+    assert families(made) == ["lstm", "mkn", "neural-cache", "cache"]
+    assert any("no --model is given" in sentence for sentence in said)
+    valid = made.record.valid
+    found = made.evaluate(files[1])
+    for key in ("perplexity", "perplexity_low", "bits_per_byte", "tokens", "lines", "signature"):
+        assert valid[key] == (pytest.approx(found[key], rel=1e-5) if isinstance(found[key], float) else found[key])
+    assert valid["perplexity"] < valid["perplexity_crosswise"] < min(one["perplexity"] for one in valid["members"][:2])
+    assert len([sentence for sentence in made.record.notes if "without it" in sentence]) == 4
+    assert elman.load(tmp_path / "m").next("a00", k=1)[0][0] == "b0"
+
+
+def test_its_net_is_the_one_that_was_trained(files: tuple[Path, Path]) -> None:
+    net = train(files, model="lstm", settings={**SETTINGS, "train.fit_temperature": False})
+    made = train(files, settings={**SETTINGS, "train.fit_temperature": False})
+    found = made.record.valid["members"][0]["perplexity"]
+    assert found == pytest.approx(net.record.valid["perplexity"], rel=1e-5)
+    for name, tensor in net.tensors().items():
+        np.testing.assert_allclose(made.tensors()[f"members.0.{name}"], tensor, rtol=1e-3, atol=1e-5)
+
+
+def interrupt_at(step: int) -> Callable[[Progress], None]:
+    def stop(progress: Progress) -> None:
+        if progress.step >= step:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def test_a_run_that_was_stopped_still_becomes_the_mixture(files: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(files, tmp_path / "m", on_progress=interrupt_at(12))
+    made, whole = elman.resume(tmp_path / "m"), train(files)
+    assert families(made) == families(whole)
+    found, expected = (model.record.valid["perplexity_crosswise"] for model in (made, whole))
+    assert found == pytest.approx(expected, rel=1e-4)  # the rate follows the clock a little, where there is a budget
+    assert made.record.counts is None
+
+
+def test_too_short_a_time_is_for_counting(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blend, "MIN_NET_SECONDS", 601.0)
+    said: list[str] = []
+    made = train(files, report=said.append)
+    assert families(made) == ["mkn", "cache"]
+    assert "10 min are too short for a net: mkn with a cache" in said
+    assert made.record.valid["perplexity"] == pytest.approx(made.evaluate(files[1])["perplexity"], rel=1e-5)
+
+
+def test_without_validation_text_it_is_the_net_alone(files: tuple[Path, Path]) -> None:
+    said: list[str] = []
+    made = train(files, valid="none", report=said.append)
+    assert made.record.family == "lstm"
+    assert "there is no validation text to tune a mixture on: lstm alone" in said
+
+
+def test_lines_read_alone_have_nothing_to_remember(files: tuple[Path, Path]) -> None:
+    assert families(train(files, reset_lines=True)) == ["lstm", "mkn"]
+
+
+def test_a_text_too_long_for_the_time_is_tuned_on_in_part(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blend, "MIN_FIT_TOKENS", 100)
+    monkeypatch.setattr(blend, "CACHE_SECONDS", 600 / 150)  # time for some 150 tokens
+    said: list[str] = []
+    made = train(files, report=said.append)
+    assert any("tokens of validation text" in sentence for sentence in said)
+    assert 100 <= made.record.valid["tokens"] < 200
+    assert made.record.valid["bits_per_byte"] is None
+
+
+def test_without_a_time_it_is_what_counts(files: tuple[Path, Path]) -> None:
+    assert train(files, budget=None, settings={}).record.family == "mkn"
+
+
+def test_settings_are_those_of_the_net(files: tuple[Path, Path]) -> None:
+    with pytest.raises(UsageError, match="order"):
+        train(files, settings={"model.order": 3})
+
+
+def test_long_texts_are_counted_in_the_cheaper_way() -> None:
+    names = [
+        (blend.choose_counts(tokens, vocab_size, budget_seconds=seconds).model_dump()["family"])
+        for tokens, vocab_size, seconds in ((900_000, 10_000, 600), (900_000, 10_000, 60), (90_000, 60, 600))
+    ]
+    assert names == ["snm", "mkn", "mkn"]
