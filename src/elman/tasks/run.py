@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,37 +20,17 @@ from elman.core.files import RUN
 from elman.core.settings import make
 from elman.curves import training_curves
 from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared, Report, TaskModel, TrainRequest
-from elman.tasks.founded_task import FoundedTask
 from elman.tasks.legacy import adopt_journal, upgrade_run
 from elman.tasks.run_folder import ARRAYS, HELDOUT, START, RunFiles, remove_run, write_run
+from elman.tasks.sizing import FasterMachineError, Run, second_look, size
 from elman.training.budget import Budget, Reserve, check_feasible, format_duration
 from elman.training.config import TrainConfig
 from elman.training.journal import read_journal
-from elman.training.plan import Means
 from elman.training.progress import Outcome, Wording
 from elman.training.threads import advise_on_load, choose_threads, prepare_environment
 
 if TYPE_CHECKING:
     from elman.training.loop import Trainer
-
-DEFAULT_SECONDS = 1800.0  # training time that a net is sized for where there is no budget
-FREEZE_SHARE = 0.2  # share of a run in which weights of a foundation hold still, where train.freeze is not given
-TRAINING_COPIES = 4  # copies of the weights in memory: themselves, the gradient, and the two averages of Adam
-PLANNED_SHARE = 0.9  # share of the remaining time that is planned for training; the rest is for measuring and saving
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run that can be started or gone on with: the task, what was asked for, its data and its net."""
-
-    task: NetTask[Any, Any, Any]
-    record: AnyRecord
-    train: TrainConfig
-    examples: Examples[Any, Any]
-    net: Any
-    budget: Budget | None
-    out: Path | None
-    frozen: tuple[str, ...] = ()  # parameters that hold still at first, for the share of the run that train.freeze says
 
 
 # ------------------------------------------------------------------------------------------------------------- starting
@@ -74,61 +53,45 @@ def check_start(task: NetTask[Any, Any, Any], request: TrainRequest) -> None:
 
 
 def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], request: TrainRequest) -> TaskModel[Any]:
-    """Size, train, measure and save a net."""
+    """Size, train, measure and save a net; one that was sized for a machine that was busy for a moment is begun again, once."""
     prepare_environment()
     import torch
 
-    from elman.nets.allocation import LimitedMemory
-    from elman.training.checkpoint import has_trained
-    from elman.training.signals import Stopped
     from elman.training.speed import measure_peak
 
     threads = choose_threads(request.threads)
     torch.set_num_threads(threads)
     if (advice := advise_on_load(threads)) is not None:
         request.report(advice)
-    budget, given = request.budget, request.settings
-    seconds = PLANNED_SHARE * _training_seconds(task, prepared, budget)
-    # half a second of measuring: others' work on the machine comes and goes
-    means = Means(seconds, measure_peak(repeats=40), given["model"], given["train"])
-    plan = task.plan(prepared, means)
-    freeze = {} if prepared.foundation is None else {"freeze": FREEZE_SHARE}
-    train = make(TrainConfig, {**plan.train, **freeze, **given["train"]}, section="train")
-    record, net = prepared.record, prepared.start
-    frozen: tuple[str, ...] = ()
-    if net is None:
-        request.say(plan.sentences(seconds=seconds if budget else None))
-        settings = {**plan.model, **given["model"]}
-        record = record.model_copy(update={"model": make(type(record.model), settings, section="model")})
-        with LimitedMemory(1 if torch.cuda.is_available() else TRAINING_COPIES):
-            net = task.build(record, prepared.examples, report=request.report)
-    if prepared.foundation is not None:
-        assert isinstance(task, FoundedTask)
-        taken = prepared.foundation.copy_into(net, *task.foundation_parts(net))
-        request.report(taken.sentence)
-        record, frozen = record.model_copy(update={"notes": (*record.notes, taken.sentence)}), taken.names
-    if budget is None and train.epochs is None and train.steps is None:
-        request.report("without --budget or --epochs it ends when validation has stopped getting better")
-    record = record.model_copy(update={"model": getattr(net, "config", record.model), "threads": threads})
-    run = Run(task, record, train, prepared.examples, net, budget, request.out, frozen)
-    if run.out is not None:
-        _write_run(run, run.out, starts_trained=prepared.start is not None or bool(frozen))
+    flops = measure_peak(repeats=40)  # half a second: others' work on the machine comes and goes
+    run, plan = size(task, prepared, request, flops)
     try:
-        return _train(run, resume=False, device=request.device, report=request.report, on_progress=request.on_progress)
-    except Stopped:
+        return _begin(run, prepared, request, on_progress=second_look(task, prepared, request, plan, flops))
+    except FasterMachineError as faster:
+        request.report(faster.sentence)
+        if run.out is not None:
+            remove_run(run.out)
+        run, _ = size(task, prepared, request, faster.flops)
+        return _begin(run, prepared, request, on_progress=request.on_progress)
+
+
+def _begin(
+    run: Run, prepared: Prepared[Any, Any, Any], request: TrainRequest, *, on_progress: OnProgress
+) -> TaskModel[Any]:
+    """Write the run down and train it."""
+    from elman.training.checkpoint import has_trained
+    from elman.training.signals import Stopped
+
+    if run.out is not None:
+        _write_run(run, run.out, starts_trained=prepared.start is not None or bool(run.frozen))
+    try:
+        return _train(run, resume=False, device=request.device, report=request.report, on_progress=on_progress)
+    except (Stopped, FasterMachineError):
         raise
     except Exception:  # refused or failed, not stopped: what cannot be gone on with is not in the way of the next try
         if run.out is not None and not has_trained(run.out):
             remove_run(run.out)
         raise
-
-
-def _training_seconds(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], budget: Budget | None) -> float:
-    """What is left of a budget to train in, or what a run without one is sized for."""
-    if budget is None:
-        return DEFAULT_SECONDS
-    finishing = task.finishing_seconds(prepared.record, prepared.examples, budget)
-    return max(1.0, budget.deadline - time.monotonic() - finishing)
 
 
 def _write_run(run: Run, directory: Path, *, starts_trained: bool) -> None:

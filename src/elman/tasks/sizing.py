@@ -1,0 +1,122 @@
+"""The size of a net for the time and the machine: chosen before training, and looked at again soon after it began."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elman.core.settings import make
+from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared, TrainRequest
+from elman.tasks.founded_task import FoundedTask
+from elman.training.budget import Budget
+from elman.training.config import TrainConfig
+from elman.training.plan import Means, Plan
+from elman.training.progress import Progress
+
+DEFAULT_SECONDS = 1800.0  # training time that a net is sized for where there is no budget
+FREEZE_SHARE = 0.2  # share of a run in which weights of a foundation hold still, where train.freeze is not given
+TRAINING_COPIES = 4  # copies of the weights in memory: themselves, the gradient, and the two averages of Adam
+LOOK_SHARE = 0.03  # share of a run after which the machine is measured again
+FASTER = 1.4  # times as fast as measured at first: then the net is sized anew
+PLANNED_SHARE = 0.9  # share of the remaining time that is planned for training; the rest is for measuring and saving
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that can be started or gone on with: the task, what was asked for, its data and its net."""
+
+    task: NetTask[Any, Any, Any]
+    record: AnyRecord
+    train: TrainConfig
+    examples: Examples[Any, Any]
+    net: Any
+    budget: Budget | None
+    out: Path | None
+    frozen: tuple[str, ...] = ()  # parameters that hold still at first, for the share of the run that train.freeze says
+
+
+def size(
+    task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], request: TrainRequest, flops: float
+) -> tuple[Run, Plan]:
+    """A net of the size that suits the time and the machine, ready to be trained, and the plan that says why."""
+    import torch
+
+    from elman.nets.allocation import LimitedMemory
+
+    budget, given = request.budget, request.settings
+    seconds = PLANNED_SHARE * training_seconds(task, prepared, budget)
+    plan = task.plan(prepared, Means(seconds, flops, given["model"], given["train"]))
+    freeze = {} if prepared.foundation is None else {"freeze": FREEZE_SHARE}
+    train = make(TrainConfig, {**plan.train, **freeze, **given["train"]}, section="train")
+    record, net = prepared.record, prepared.start
+    frozen: tuple[str, ...] = ()
+    if net is None:
+        request.say(plan.sentences(seconds=seconds if budget else None))
+        settings = {**plan.model, **given["model"]}
+        record = record.model_copy(update={"model": make(type(record.model), settings, section="model")})
+        with LimitedMemory(1 if torch.cuda.is_available() else TRAINING_COPIES):
+            net = task.build(record, prepared.examples, report=request.report)
+    if prepared.foundation is not None:
+        assert isinstance(task, FoundedTask)
+        taken = prepared.foundation.copy_into(net, *task.foundation_parts(net))
+        request.report(taken.sentence)
+        record, frozen = record.model_copy(update={"notes": (*record.notes, taken.sentence)}), taken.names
+    if budget is None and train.epochs is None and train.steps is None:
+        request.report("without --budget or --epochs it ends when validation has stopped getting better")
+    config = getattr(net, "config", record.model)
+    record = record.model_copy(update={"model": config, "threads": torch.get_num_threads()})
+    return Run(task, record, train, prepared.examples, net, budget, request.out, frozen), plan
+
+
+class FasterMachineError(Exception):
+    """The machine is much faster than it was when the net was sized."""
+
+    def __init__(self, sentence: str, flops: float) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.flops = flops
+
+
+def second_look(
+    task: NetTask[Any, Any, Any],
+    prepared: Prepared[Any, Any, Any],
+    request: TrainRequest,
+    plan: Plan,
+    flops: float,
+) -> OnProgress:
+    """Passes progress on; early in a run under a budget, the machine is measured again, and a net that is too narrow given up."""
+    from elman.training.speed import measure_peak
+
+    looked = request.budget is None or prepared.start is not None or "hidden" not in plan.model
+
+    def follow(progress: Progress) -> None:
+        nonlocal looked
+        request.on_progress(progress)
+        if looked or progress.fraction is None or progress.fraction < LOOK_SHARE:
+            return
+        looked = True
+        now = measure_peak(repeats=40)
+        if now < FASTER * flops:
+            return
+        means = Means(
+            training_seconds(task, prepared, request.budget), now, request.settings["model"], request.settings["train"]
+        )
+        hidden = task.plan(prepared, means).model.get("hidden", 0)
+        if hidden > plan.model["hidden"]:
+            raise FasterMachineError(
+                f"the machine was busy when the net was sized and is {now / flops:.1f} times as fast now: begun again with "
+                f"{hidden} units instead of {plan.model['hidden']}",
+                now,
+            )
+
+    return follow
+
+
+def training_seconds(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], budget: Budget | None) -> float:
+    """What is left of a budget to train in, or what a run without one is sized for."""
+    if budget is None:
+        return DEFAULT_SECONDS
+    finishing = task.finishing_seconds(prepared.record, prepared.examples, budget)
+    return max(1.0, budget.deadline - time.monotonic() - finishing)

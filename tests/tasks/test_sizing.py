@@ -1,0 +1,59 @@
+"""A net is sized for the machine as it is, not as it was for half a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import elman
+from elman.tasks import sizing
+from elman.training import loop
+
+BUSY, IDLE = 2e8, 4e10  # operations a second
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    words = np.random.default_rng(0).integers(50, size=(4000, 10))
+    (tmp_path / "text.txt").write_text("\n".join(" ".join(f"w{word}" for word in line) for line in words) + "\n")
+    return tmp_path / "text.txt"
+
+
+def train(text: Path, monkeypatch: pytest.MonkeyPatch, measured: list[float], **options: Any) -> tuple[Any, list[str]]:
+    said: list[str] = []
+    found = iter(measured)
+    monkeypatch.setattr("elman.training.speed.measure_peak", lambda **_: next(found))
+    monkeypatch.setattr(loop, "measure_peak", lambda: IDLE)
+    given = {
+        "budget": "5m",
+        "units": "space",
+        "settings": {"train.steps": 60},
+        "threads": 1,
+        "model": "lstm",
+        **options,
+    }
+    return elman.train("lm", text, report=said.append, **given), said
+
+
+def test_a_net_that_was_sized_in_a_busy_moment_is_begun_again(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow, _ = train(text, monkeypatch, [BUSY, BUSY])
+    wide, said = train(text, monkeypatch, [BUSY, IDLE], out=tmp_path / "m")
+    assert wide.record.model.hidden > narrow.record.model.hidden
+    sentence = next(one for one in said if "begun again" in one)
+    assert sentence.endswith(f"with {wide.record.model.hidden} units instead of {narrow.record.model.hidden}")
+    assert wide.record.outcome["steps"] == 60
+
+
+def test_a_little_faster_is_no_reason(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, said = train(text, monkeypatch, [BUSY, (sizing.FASTER - 0.1) * BUSY])
+    assert not any("begun again" in one for one in said)
+
+
+def test_a_size_that_was_given_stays(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = train(text, monkeypatch, [BUSY], settings={"train.steps": 60, "model.hidden": 64})
+    assert made.record.model.hidden == 64
