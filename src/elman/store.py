@@ -221,7 +221,9 @@ def card(record: Record[Any, Any]) -> str:
     if record.command:
         lines += ["", "Made by", "", "```sh", record.command, "```"]
     if record.valid:
-        rows = [(key, value) for key, value in record.valid.items() if value is not None]
+        rows = [
+            (key, value) for key, value in record.valid.items() if value is not None and not isinstance(value, list)
+        ]
         lines += ["", "On held-out data:", "", "| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows)]
     if record.notes:
         lines += ["", "Notes:", "", *(f"- {note}" for note in record.notes)]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from elman.training.progress import Progress
 
 SCHEMA_VERSION = 1  # of what --json prints; a key may be added without a new number, never removed
-TABLES = ("by_label", "by_length")  # keys of evaluate that are printed as tables
+TABLES = ("by_label", "by_length", "members")  # keys of evaluate that are printed as tables
 
 
 def is_typed() -> bool:
@@ -88,7 +88,7 @@ def print_record(record: Mapping[str, Any]) -> None:
 
 
 def print_numbers(found: Mapping[str, Any]) -> None:
-    """Numbers as lines; those by label and by length as tables below."""
+    """Numbers as lines; those by label, length and member as tables below."""
     print_record({key: value for key, value in found.items() if not isinstance(value, list | dict)})
     for note in found.get("notes", ()):
         say(note)
@@ -96,15 +96,16 @@ def print_numbers(found: Mapping[str, Any]) -> None:
 
 
 def print_tables(found: Mapping[str, Any]) -> None:
-    """Numbers by label and by length, where there are any."""
-    labels = found.get("by_label")
-    if labels:
-        width = max(len("label"), *(len(escape(row["label"])) for row in labels))
-        print()
-        print(f"{'label':<{width}}" + "".join(f"{key:>12}" for key in labels[0] if key != "label"))
-        for row in labels:
-            rest = "".join(f"{number(value):>12}" for key, value in row.items() if key != "label")
-            print(f"{escape(row['label']):<{width}}{rest}")
+    """Numbers by label, by member and by length, where there are any."""
+    for table, head in (("by_label", "label"), ("members", "name")):
+        if rows := found.get(table):
+            width = max(len(head), *(len(escape(row[head])) for row in rows))
+            columns = {key: max(12, len(key) + 2) for key in rows[0] if key != head}
+            print()
+            print(f"{head:<{width}}" + "".join(f"{key:>{size}}" for key, size in columns.items()))
+            for row in rows:
+                rest = "".join(f"{_cell(row[key]):>{size}}" for key, size in columns.items())
+                print(f"{escape(row[head]):<{width}}{rest}")
     table = found.get("by_length")
     if table:
         print()
@@ -112,6 +113,10 @@ def print_tables(found: Mapping[str, Any]) -> None:
         for row in table:
             rest = "".join(f"{number(value):>14}" for key, value in row.items() if key not in ("from", "to"))
             print(f"{row['from']:>8} - {row['to']:<4}{rest}")
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else number(value)
 
 
 def number(value: object) -> str:

@@ -40,7 +40,7 @@ def describe_choices() -> None:
 
 
 @examples(
-    "elman train lm corpus.txt --model lstm --budget 10m --out my-model",
+    "elman train lm corpus.txt --budget 10m --out my-model",
     "elman train classify reviews.tsv --valid more.tsv --set model.pool=attention --out stars",
 )
 def train(
@@ -67,7 +67,8 @@ def train(
     units: Units = None,
     reset_lines: ResetLines = False,
     budget: Annotated[
-        str | None, typer.Option(metavar="TIME", help="At most so long, like 10m; counting takes what it needs.")
+        str | None,
+        typer.Option(metavar="TIME", help="At most so long, like 10m; lm without --model: the best for the time."),
     ] = None,
     epochs: Annotated[
         float | None, typer.Option(min=0.0, metavar="N", help="Nets: so many passes over the text.")
