@@ -97,8 +97,8 @@ def print_numbers(found: Mapping[str, Any]) -> None:
 
 def print_tables(found: Mapping[str, Any]) -> None:
     """Numbers by label, by member and by length, where there are any."""
-    for table, head in (("by_label", "label"), ("members", "name")):
-        if rows := found.get(table):
+    for key_of_table, head in (("by_label", "label"), ("members", "name")):
+        if rows := found.get(key_of_table):
             width = max(len(head), *(len(escape(row[head])) for row in rows))
             columns = {key: max(12, len(key) + 2) for key in rows[0] if key != head}
             print()

@@ -5,6 +5,7 @@ A task is one folder: settings, data, net, plan, and a `Task` that puts them tog
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -343,11 +344,6 @@ class NetTask(Task[R], Generic[R, A, H]):
         """What is kept of a budget for what comes after training: `measure` and `finish`."""
         return budget.seconds * self.measuring_share
 
-    def finish(self, model: Any, examples: Examples[A, H], *, deadline: float, report: Report) -> TaskModel[R]:
-        """What a trained and measured net becomes before it is saved: as a rule, itself."""
-        found: TaskModel[R] = model
-        return found
-
     def measure(
         self, model: Any, examples: Examples[A, H], outcome: Outcome, *, should_stop: ShouldStop
     ) -> dict[str, Any] | None:
@@ -357,6 +353,12 @@ class NetTask(Task[R], Generic[R, A, H]):
         """
         found = None if examples.heldout is None else model.numbers(examples.heldout, should_stop=should_stop)
         return None if found is None else {key: value for key, value in found.items() if key != "confusions"}
+
+    def finish(
+        self, model: Any, examples: Examples[A, H], outcome: Outcome, *, deadline: float
+    ) -> tuple[TaskModel[R], dict[str, Any] | None]:
+        """The trained model with all that is fitted on the held-out rows after training, and its numbers (`measure`)."""
+        return model, self.measure(model, examples, outcome, should_stop=lambda: time.monotonic() > deadline)
 
     @abstractmethod
     def restore(self, record: R, assets: A, tensors: dict[str, Array]) -> Any:

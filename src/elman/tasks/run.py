@@ -196,14 +196,15 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
     counted = task.wording(run.record).counted
     outcome = _follow(trainer, counted, notes=notes, report=report, on_progress=on_progress)
     deadline = float("inf") if budget is None else budget.deadline - max(0.5, 0.01 * budget.seconds)
+    trained = time.monotonic()
     model = task.wrap(run.record, run.examples.assets, run.net, None)
-    valid = task.measure(model, run.examples, outcome, should_stop=lambda: time.monotonic() > deadline)
+    model, valid = task.finish(model, run.examples, outcome, deadline=deadline)
     for sentence in _notes_on(valid, task, run.examples):
         notes.append(sentence)
         report(sentence)
-    record = run.record.model_copy(
+    record = model.record.model_copy(
         update={
-            "seconds": round(outcome.seconds, 3),
+            "seconds": round(outcome.seconds + time.monotonic() - trained, 3),
             "notes": tuple(notes),
             "train": trainer.config,
             "outcome": {
@@ -215,8 +216,7 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
             "valid": None if valid is None else {key: value for key, value in valid.items() if key != "notes"},
         }
     )
-    model = task.wrap(record, run.examples.assets, run.net, None)
-    model = task.finish(model, run.examples, deadline=deadline, report=report)
+    model = task.wrap(record, run.examples.assets, model.net, None)  # type: ignore[attr-defined]  # all made here have one
     if run.out is None:
         return model
     spare = trainer.spare_seconds()

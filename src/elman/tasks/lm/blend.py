@@ -20,8 +20,7 @@ from elman.lm import evaluate as evaluation
 from elman.lm.heldout import score_text
 from elman.lm.mixture_fit import Fitted, fit_mixture
 from elman.lm.neural_cache import NeuralCacheConfig
-from elman.tasks.base import Report, TrainRequest
-from elman.tasks.lm.counting import Notes
+from elman.tasks.base import TrainRequest
 from elman.tasks.lm.families import find_family
 from elman.tasks.lm.families.kneser_ney import KneserNeyConfig
 from elman.tasks.lm.families.mixed import MixtureConfig
@@ -98,19 +97,19 @@ def count(config: Config, ids: Array, record: LmRecord) -> Any:
         return family.fit(config, ids, shape, heldout_ids=None, scratch=scratch, report=lambda _: None)
 
 
-def blend(model: Model, examples: TextExamples, *, deadline: float, report: Report) -> Model:
-    """Mix a net with what counts and remembers, the weights tuned on the validation text, by the deadline.
+def blend(model: Model, examples: TextExamples, *, deadline: float) -> tuple[Model, dict[str, Any]]:
+    """A net mixed with what counts and remembers, tuned on the validation text by the deadline, and its numbers.
 
     A model without a net (its `lm` is None, where there was no time for one) becomes what counts, with a cache.
     """
-    began, record, notes = time.monotonic(), model.record, Notes(report)
-    counts, reset_lines = record.counts, record.data.reset_lines
-    assert counts is not None
-    counted = count(counts, examples.arrays["train"], record)
-    parts = [(record.model, model.lm), (counts, counted)] if model.lm is not None else [(counts, counted)]
+    record, reset_lines = model.record, model.record.data.reset_lines
+    assert record.counts is not None
+    counted = count(record.counts, examples.arrays["train"], record)
+    parts = [(record.model, model.lm)] if model.lm is not None else []
+    parts.append((record.counts, counted))
     lms: list[Any] = [lm for _, lm in parts]
     whole = np.asarray(examples.arrays["valid"])
-    ids = _affordable(lms, whole, reset_lines=reset_lines, deadline=deadline, report=notes)
+    ids = _affordable(lms, whole, reset_lines=reset_lines, deadline=deadline)
     fitted = fit_mixture(
         lms,
         ids,
@@ -121,29 +120,24 @@ def blend(model: Model, examples: TextExamples, *, deadline: float, report: Repo
         report=lambda _: None,
     )
     mixture = with_caches(MixtureConfig(members=tuple(config for config, _ in parts), bucketed=True), fitted)
-    for sentence in sentences(mixture, fitted):
-        notes(sentence)
-    record = record.model_copy(update={"model": mixture, "counts": None, "notes": (*record.notes, *notes.said)})
-    made = replace(model, lm=fitted.mixture, record=record)
-    valid = _numbers(made, ids, fitted, examples.heldout if len(ids) == len(whole) else None)
-    valid |= crosswise_numbers(mixture, fitted)
-    seconds = round((record.seconds or 0.0) + time.monotonic() - began, 3)
-    return replace(made, record=record.model_copy(update={"valid": valid, "seconds": seconds}))
+    changes = {"model": mixture, "counts": None}
+    made = replace(model, lm=fitted.mixture, record=record.model_copy(update=changes))
+    notes = [*sentences(mixture, fitted)]
+    if len(ids) < len(whole):
+        notes.insert(0, f"this budget had time to tune on {len(ids):,} of {len(whole):,} tokens of validation text")
+    numbers = _numbers(made, ids, fitted, examples.heldout if len(ids) == len(whole) else None)
+    return made, {**numbers, **crosswise_numbers(mixture, fitted), "notes": notes}
 
 
-def _affordable(lms: list[Any], ids: Array, *, reset_lines: bool, deadline: float, report: Report) -> Array:
+def _affordable(lms: list[Any], ids: Array, *, reset_lines: bool, deadline: float) -> Array:
     """As much of the validation text as there is time to fit a mixture to."""
-    sample = ids[:MIN_FIT_TOKENS]
-    began = time.monotonic()
+    sample, began = ids[:MIN_FIT_TOKENS], time.monotonic()
     for lm in lms:
         score_text(lm, sample, reset_lines=reset_lines)
     now = time.monotonic()
     each = FIT_FACTOR * (now - began) / max(len(sample), 1) + CACHE_SECONDS
-    affordable = max(MIN_FIT_TOKENS, int((deadline - now) / each))
-    if affordable >= len(ids):
-        return ids
-    report(f"this budget had time to tune the mixture on {affordable:,} of {len(ids):,} tokens of validation text")
-    return ids[:affordable]
+    affordable = (deadline - now) / each
+    return ids if affordable >= len(ids) else ids[: max(MIN_FIT_TOKENS, int(affordable))]
 
 
 def _numbers(model: Model, ids: Array, fitted: Fitted, heldout: HeldoutText | None) -> dict[str, Any]:

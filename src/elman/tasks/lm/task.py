@@ -17,7 +17,7 @@ from elman.core.settings import Config, make, refuse
 from elman.counts.scratch import check_memory
 from elman.counts.spelling import SpellingModel
 from elman.lm.evaluate import Evaluation
-from elman.tasks.base import Prepared, ReadFile, Report, ShouldStop, TaskModel, TrainRequest
+from elman.tasks.base import Prepared, ReadFile, ShouldStop, TaskModel, TrainRequest
 from elman.tasks.lm import families
 from elman.tasks.lm.blend import (
     blend,
@@ -157,7 +157,7 @@ class LmTask(TextTask[LmRecord]):
         """A net mixed with what counts and remembers; too short a time leaves the counts, no validation text the net."""
         from elman.tasks.run import train_net
 
-        budget = request.budget
+        began, budget = time.perf_counter(), request.budget
         assert budget is not None
         request = with_net(request)
         prepared = self.prepare(request)
@@ -173,16 +173,24 @@ class LmTask(TextTask[LmRecord]):
             return train_net(self, replace(prepared, record=record), request)
         request.report(f"{format_duration(budget.seconds)} are too short for a net: {counts_name(record)} with a cache")
         empty = self.wrap(record, examples.assets, None, None)
-        made = blend(empty, examples, deadline=budget.deadline, report=request.report)
+        made, numbers = blend(empty, examples, deadline=budget.deadline)
+        notes = numbers.pop("notes")
+        request.say(notes)
+        changes = {"valid": numbers, "notes": (*record.notes, *notes), "seconds": round(time.perf_counter() - began, 3)}
+        made = replace(made, record=made.record.model_copy(update=changes))
         return saved(in_time(made, request), request.out)
 
     def finishing_seconds(self, record: LmRecord, examples: TextExamples, budget: Budget) -> float:
         """To count, and to fit the mixture; nothing where the net is all there is."""
         return 0.0 if record.counts is None else finishing_seconds(record.counts, examples, budget=budget)
 
-    def finish(self, model: Model, examples: TextExamples, *, deadline: float, report: Report) -> Model:
+    def finish(
+        self, model: Model, examples: TextExamples, outcome: Outcome, *, deadline: float
+    ) -> tuple[Model, dict[str, Any] | None]:
         """Mixed, where the choice of the model is ours."""
-        return model if model.record.counts is None else blend(model, examples, deadline=deadline, report=report)
+        if model.record.counts is None:
+            return model, self.measure(model, examples, outcome, should_stop=lambda: False)
+        return blend(model, examples, deadline=deadline)
 
     def prepare(self, request: TrainRequest) -> LmPrepared:
         """Read the text and learn its vocabulary, or take that of the model to go on from."""
