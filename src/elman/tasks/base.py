@@ -349,6 +349,12 @@ class NetTask(Task[R], Generic[R, A, H]):
         found = None if examples.heldout is None else model.numbers(examples.heldout, should_stop=should_stop)
         return None if found is None else {key: value for key, value in found.items() if key != "confusions"}
 
+    def finish(
+        self, model: Any, examples: Examples[A, H], outcome: Outcome, *, should_stop: ShouldStop
+    ) -> tuple[TaskModel[R], dict[str, Any] | None]:
+        """The trained model with all that is fitted on the held-out rows after training, and its numbers (`measure`)."""
+        return model, self.measure(model, examples, outcome, should_stop=should_stop)
+
     @abstractmethod
     def restore(self, record: R, assets: A, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""

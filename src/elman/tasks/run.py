@@ -226,11 +226,11 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
     outcome = _follow(trainer, counted, notes=notes, report=report, on_progress=on_progress)
     deadline = float("inf") if budget is None else budget.deadline - max(0.5, 0.01 * budget.seconds)
     model = task.wrap(run.record, run.examples.assets, run.net, None)
-    valid = task.measure(model, run.examples, outcome, should_stop=lambda: time.monotonic() > deadline)
+    model, valid = task.finish(model, run.examples, outcome, should_stop=lambda: time.monotonic() > deadline)
     for sentence in _notes_on(valid, task, run.examples):
         notes.append(sentence)
         report(sentence)
-    record = run.record.model_copy(
+    record = model.record.model_copy(
         update={
             "seconds": round(outcome.seconds, 3),
             "notes": tuple(notes),
