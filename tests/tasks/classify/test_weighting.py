@@ -48,11 +48,11 @@ def test_a_part_that_is_wrong_and_sure_of_it_counts_next_to_nothing() -> None:
     assert judged.wrong(weights) < judged.wrong(NET_ALONE) + weighting.MARGIN
 
 
-def test_one_text_is_no_reason_to_leave_the_linear_model_and_two_are() -> None:
+def test_two_texts_are_no_reason_to_leave_the_linear_model_and_three_are() -> None:
     targets = np.zeros(40, dtype=np.int64)
     scores = np.zeros((2, 40, 2), dtype=np.float32)
     scores[:, :, 0] = 1.0
-    for more, is_left in ((1, False), (2, True)):
+    for more, is_left in ((2, False), (3, True)):
         scores[1, :more] = [0.0, 0.1]  # wrong in the linear model alone
         assert (fit_weights(Judged("softmax", scores, np.eye(2)[targets])).net > 0) == is_left
 
@@ -97,8 +97,8 @@ def test_scores_that_are_too_sure_are_cooled() -> None:
 
 
 def test_few_texts_move_the_ratio_less_than_many() -> None:
-    """The net is the better one here; by twenty texts that is hardly told, by four thousand it is."""
-    few, many = fit_weights(judge(3.0, 1.5, count=20)), fit_weights(judge(3.0, 1.5, count=4000))
+    """The net is the better one here; by a hundred texts that is hardly told, by four thousand it is."""
+    few, many = fit_weights(judge(3.0, 1.5, count=100)), fit_weights(judge(3.0, 1.5, count=4000))
     usual = usual_weights("softmax")
     assert usual.net / usual.linear < few.net / few.linear < many.net / many.linear
 

@@ -53,7 +53,7 @@ MAX_WORDS = 6000  # words of a training step
 ENOUGH_PASSES = (
     8.0  # passes after which training ends: with 27, none of four nets was better, and all were overconfident
 )
-LINEAR_SHARE = 0.2  # share of a budget, at most, for the linear model: with a hundred labels it may take minutes
+LINEAR_SHARE = 0.4  # share of a budget, at most, for the linear model: with a hundred labels it takes minutes
 MANY_ROWS = 20  # rows from which on a label that only the first row has is suspicious
 
 # What `Classifier.error` is, by the kind of output

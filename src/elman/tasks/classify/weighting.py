@@ -20,7 +20,7 @@ USUAL: dict[Kind, tuple[float, float]] = {"softmax": (0.5, 1.0), "sigmoid": (0.5
 # What it costs, in nats, to leave the usual weights: half of this times the square of the distance. Their ratio decides
 # which label is given and is hard to tell from a few hundred texts; their size only how sure it is.
 RATIO_PULL, SIZE_PULL = 30.0, 1.0
-MARGIN = 2.0  # wrong answers that have to be less for another choice: one may be chance
+MARGIN = 3.0  # wrong answers that have to be less for another choice: one or two may be chance
 MIN_WEIGHT = 0.01  # of a part that is used: its answers stay the same, however unsure
 MAX_SCORES = 1 << 17  # texts times labels that weights are fitted on, for the time it takes
 HALVINGS = 5  # ways to cut the texts in halves: with one alone the accuracy on 1,101 sentences moved by 2 points
