@@ -116,7 +116,7 @@ def test_a_record_of_other_numbers_is_found(tmp_path: Path) -> None:
 def test_weights_that_are_not_saved_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_data(Path())
-    train_case("classify", "model")
+    train_case("tag", "model")
     model = elman.load("model")
     what_was_saved_answers_the_same(model, ["great"], folder=tmp_path, data=None)
     kept = model.net.tensors()

@@ -42,6 +42,7 @@ class Reading:
     unrecorded: Callable[[], Array]  # the score of each chosen column without recording, (R,): equal by law
     is_local: bool = False  # prediction r is made of `NetTrace.features[r]` alone
     is_causal: bool = False  # prediction t is made of the tokens up to t alone
+    notes: Sequence[str] = ()  # what the net alone does not show of the prediction
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Saliency(Kind[SaliencyOptions]):
         names = [f"{shown(reading.rows[row])}{_answer(reading, row)}" for row in rows]
         method = "Integrated gradients" if integrated else "Gradient times input"
         title = f"{method} of {name_of(models[0])}"
-        notes = []
+        notes = list(reading.notes)
         if options.row is None and len(rows) < len(reading.rows):
             notes.append(f"the first {len(rows):,} of {len(reading.rows):,} predictions are explained")
         if num_tokens < len(reading.tokens):

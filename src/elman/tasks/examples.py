@@ -16,7 +16,7 @@ H = TypeVar("H")  # held-out rows, as they were read
 
 
 class Assets(Protocol):
-    """What belongs to a model besides its weights: tokenizers, a linear baseline."""
+    """What belongs to a model besides its weights: tokenizers, a linear model."""
 
     def files(self) -> dict[str, bytes]:
         """All of it as files, in a run and in a model directory."""

@@ -12,7 +12,7 @@ import torch
 from elman.nets.inputs import NetInputs
 from elman.tasks.classify.config import ClassifierConfig
 from elman.tasks.classify.data import LabelBatch
-from elman.tasks.classify.linear import LinearModel, fit_linear
+from elman.tasks.classify.linear import LinearModel, fit_linear, loss_of
 from elman.tasks.classify.net import ClassifierModel
 
 WORDS = np.array([[2, 3, 4, 5], [5, 1, 1, 1], [3, 3, 1, 1]])
@@ -112,3 +112,22 @@ def test_the_baseline_says_several_labels_and_numbers_too() -> None:
     numbers = np.array([3.0 + 2 * ("good" in words) for words in texts], dtype=np.float32)
     found = fit_linear(texts, numbers, kind="linear", num_labels=1).predict(TEXTS)
     assert np.abs(found[:, 0] - numbers[: len(TEXTS)]).max() < 0.6
+
+
+def test_the_parts_of_phrases_add_up_to_the_score_of_a_label() -> None:
+    model = fit_linear(TEXTS * 4, np.array([1, 1, 0, 0, 0, 0] * 4), kind="softmax", num_labels=2)
+    found = model.phrases(["not", "good", "unheard"], 0)
+    assert {phrase for phrase, _ in found} == {"not", "good", "not good"}
+    assert abs(found[0][1]) >= abs(found[-1][1])
+    scores = model.scores([["not", "good", "unheard"]])[0] - model.bias
+    assert sum(part for _, part in found) == pytest.approx(scores[0] - scores.mean(), rel=1e-5)
+
+
+def test_the_linear_model_stops_where_its_time_is_over_and_is_a_model_all_the_same() -> None:
+    texts, targets = TEXTS * 4, np.array([1, 1, 0, 0, 0, 0] * 4)
+    asked: list[bool] = []
+    short = fit_linear(texts, targets, kind="softmax", num_labels=2, should_stop=lambda: not asked.append(True))
+    full = fit_linear(texts, targets, kind="softmax", num_labels=2)
+    assert len(asked) == 1
+    losses = [loss_of(model.scores(texts), model.wanted(targets), "softmax")[0] for model in (full, short)]
+    assert losses[0] < losses[1] < len(texts) * np.log(2)

@@ -18,7 +18,7 @@ LINEAR = "linear.safetensors"
 
 @dataclass(frozen=True)
 class ClassifyAssets:
-    """Words, and the baseline where there is one."""
+    """Words, and the linear model where there is one."""
 
     words: WordList
     linear: LinearModel | None

@@ -54,5 +54,5 @@ class ClassifierConfig(TextEncoderConfig):
         "softmax", description="softmax: one class; sigmoid: several labels at once; linear: a number"
     )
     baseline: bool = Field(
-        True, description="train and measure a linear model of one- and two-word phrases beside the net"
+        True, description="train a linear model of one- and two-word phrases beside the net, and predict with both"
     )

@@ -39,6 +39,7 @@ from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from elman.text.units.word_list import WordList
 
 NO_LABEL = "-"  # written where a text has none of several possible labels
+UNSEEN = -1  # class of a text whose label was not in the training data
 MARK = "__label__"  # fastText's prefix of a label
 _RECORD_HINT = 'a record looks like {"text": "...", "label": "..."}'
 SAMPLE_TEXTS = 2000
@@ -154,6 +155,19 @@ def number_of_row(pairs: Pairs, row: int) -> float:
             hint="model.output=softmax is for classes",
         )
     return float(pairs.targets[row])
+
+
+def targets_of(pairs: Pairs, labels: Sequence[str], output: str) -> Array:
+    """What is to be said of each text; labels that were not in training are UNSEEN, or not there."""
+    if output == "linear":
+        return np.array([number_of_row(pairs, row) for row in range(len(pairs))], dtype=np.float32)
+    numbers = {label: number for number, label in enumerate(labels)}
+    if output == "softmax":
+        return np.array([numbers.get(target, UNSEEN) for target in pairs.targets], dtype=np.int64)
+    found = np.zeros((len(pairs), len(labels)), dtype=np.uint8)
+    for row, target in enumerate(pairs.targets):
+        found[row, [numbers[label] for label in labels_of_row(target) if label in numbers]] = 1
+    return found
 
 
 def choose_units(texts: Sequence[str], data: LabelledConfig) -> tuple[str, list[str]]:

@@ -1,4 +1,4 @@
-"""The baseline that recurrent classifiers have to beat: a linear model of which words and pairs of words are in a text.
+"""The linear model beside the net of a classifier: which words and pairs of words are in a text.
 
 Phrases are told apart by a hash, so there is no vocabulary to keep. They count by how rare they are (tf-idf), every text
 as much as any other. Numpy and scipy only. N texts · F features · L labels
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import optimize, sparse, special
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError
+from elman.tasks.classify.parts import Kind, answers_of
 
-Kind = Literal["softmax", "sigmoid", "linear"]
 BUCKETS = 1 << 18
 MAX_WEIGHTS = 1 << 22  # weights in all: with many labels there are fewer hash buckets
 PENALTY: dict[Kind, float] = {"softmax": 0.1, "sigmoid": 0.1, "linear": 1.0}  # on the squares of the weights
@@ -38,17 +38,32 @@ class LinearModel:
     centre: float = 0.0
     spread: float = 1.0
 
+    def scores(self, texts: Sequence[Sequence[str]]) -> Array:
+        """What the labels' probabilities, or the number, are made of. -> (N, L)"""
+        return np.asarray(features_of(texts, self.rarity) @ self.weights + self.bias, dtype=np.float32)
+
     def predict(self, texts: Sequence[Sequence[str]]) -> Array:
         """Probabilities of the labels, or the number. -> (N, L)"""
-        scores = features_of(texts, self.rarity) @ self.weights + self.bias
+        return answers_of(self.scores(texts), self.kind, centre=self.centre, spread=self.spread)
+
+    def phrases(self, words: Sequence[str], label: int) -> list[tuple[str, float]]:
+        """The words and pairs of words of a text, and the part of each in the score of a label; the strongest first."""
+        names = {_bucket(phrase, len(self.rarity)): phrase.replace("\0", " ") for phrase in _phrases_of(words)}
+        values = features_of([words], self.rarity)
+        against = self.weights.mean(axis=1) if self.kind == "softmax" else np.zeros(len(self.weights))
+        parts = values.data * (self.weights[:, label] - against)[values.indices]
+        found = [(names[place], part) for place, part in zip(values.indices.tolist(), parts.tolist(), strict=True)]
+        return sorted((one for one in found if one[1]), key=lambda one: -abs(one[1]))
+
+    def wanted(self, targets: Array) -> Array:
+        """What the scores of texts with such targets should lead to; see `loss_of`. -> (N, L)"""
         match self.kind:
             case "softmax":
-                found = special.softmax(scores, axis=1)
+                return np.eye(len(self.bias))[targets]
             case "sigmoid":
-                found = special.expit(scores)
+                return targets.astype(np.float64)
             case "linear":
-                found = self.centre + self.spread * scores
-        return np.asarray(found, dtype=np.float32)
+                return np.asarray((targets - self.centre) / self.spread, dtype=np.float64)[:, None]
 
     def tensors(self) -> dict[str, Array]:
         """By name, to be kept: of the features that are used."""
@@ -67,8 +82,17 @@ class LinearModel:
         return cls(kind, weights, tensors["bias"], rarity, centre, spread)
 
 
-def fit_linear(texts: Sequence[Sequence[str]], targets: Array, *, kind: Kind, num_labels: int) -> LinearModel:
-    """Weights by L-BFGS. targets: (N,) classes or numbers, or (N, L) of yes and no."""
+def fit_linear(
+    texts: Sequence[Sequence[str]],
+    targets: Array,
+    *,
+    kind: Kind,
+    num_labels: int,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> LinearModel:
+    """Weights by L-BFGS, until there are no better ones, or it should stop. targets: (N,) classes or numbers, or (N, L) of
+    yes and no.
+    """
     if len(texts) * num_labels > MAX_SCORES:
         raise DataError(
             f"the linear model beside the net has no room for {len(texts):,} texts with {num_labels:,} labels",
@@ -82,19 +106,26 @@ def fit_linear(texts: Sequence[Sequence[str]], targets: Array, *, kind: Kind, nu
     rarity = np.where(num_texts >= MIN_TEXTS, np.log((1 + len(texts)) / (1 + num_texts)) + 1, 0).astype(np.float32)
     is_used = np.flatnonzero(rarity)
     values = _weighted(seen, rarity)[:, is_used].astype(np.float64)
-    centre, spread = 0.0, 1.0
+    centre, spread = (float(targets.mean()), float(targets.std()) or 1.0) if kind == "linear" else (0.0, 1.0)
+    full = np.zeros((buckets, num_labels), dtype=np.float32)
+    model = LinearModel(kind, full, np.zeros(num_labels, dtype=np.float32), rarity, centre, spread)
+    full[is_used], bias = _descend(values, model.wanted(targets), kind, should_stop)
+    return replace(model, bias=bias.astype(np.float32))
+
+
+def loss_of(scores: Array, wanted: Array, kind: Kind) -> tuple[float, Array]:
+    """Nats of all texts, and their slope by each score. -> a number, (N, L)"""
     match kind:
         case "softmax":
-            wanted = np.eye(num_labels)[targets]
+            total = special.logsumexp(scores, axis=1).sum() - (scores * wanted).sum()
+            slope = special.softmax(scores, axis=1) - wanted
         case "sigmoid":
-            wanted = targets.astype(np.float64)
+            total = np.logaddexp(0, scores).sum() - (scores * wanted).sum()
+            slope = special.expit(scores) - wanted
         case "linear":
-            centre, spread = float(targets.mean()), float(targets.std()) or 1.0
-            wanted = ((targets - centre) / spread)[:, None]
-    weights, bias = _descend(values, wanted, kind)
-    full = np.zeros((buckets, num_labels), dtype=np.float32)
-    full[is_used] = weights
-    return LinearModel(kind, full, bias.astype(np.float32), rarity, centre, spread)
+            slope = scores - wanted
+            total = 0.5 * (slope**2).sum()
+    return float(total), slope
 
 
 def features_of(texts: Sequence[Sequence[str]], rarity: Array) -> Any:
@@ -106,13 +137,19 @@ def _phrases(texts: Sequence[Sequence[str]], buckets: int) -> Any:
     """Which words, and which words side by side, are in each text. -> (N, F) of ones"""
     places, ends = [], [0]
     for words in texts:
-        codes = [word.encode() for word in words]
-        pairs = [left + b"\0" + right for left, right in itertools.pairwise(codes)]
-        found = sorted({zlib.crc32(code) % buckets for code in (*codes, *pairs)})
+        found = sorted({_bucket(phrase, buckets) for phrase in _phrases_of(words)})
         places.append(np.array(found, dtype=np.int32))
         ends.append(ends[-1] + len(found))
     indices = np.concatenate(places) if places else np.zeros(0, dtype=np.int32)
     return sparse.csr_matrix((np.ones(len(indices), dtype=np.float32), indices, ends), shape=(len(texts), buckets))
+
+
+def _phrases_of(words: Sequence[str]) -> list[str]:
+    return [*words, *(f"{left}\0{right}" for left, right in itertools.pairwise(words))]
+
+
+def _bucket(phrase: str, buckets: int) -> int:
+    return zlib.crc32(phrase.encode()) % buckets
 
 
 def _weighted(seen: Any, rarity: Array) -> Any:
@@ -121,29 +158,23 @@ def _weighted(seen: Any, rarity: Array) -> Any:
     return sparse.diags(1.0 / np.maximum(norms, 1e-9).astype(np.float32)) @ values
 
 
-def _descend(values: Any, wanted: Array, kind: Kind) -> tuple[Array, Array]:
+def _descend(values: Any, wanted: Array, kind: Kind, should_stop: Callable[[], bool]) -> tuple[Array, Array]:
     """The weights (F, L) and bias (L,) of least loss."""
     num_features, num_labels = values.shape[1], wanted.shape[1]
     turned = values.T.tocsr()
 
     def loss(flat: Array) -> tuple[float, Array]:
         weights, bias = flat[:-num_labels].reshape(num_features, num_labels), flat[-num_labels:]
-        scores = values @ weights + bias
-        match kind:
-            case "softmax":
-                total = special.logsumexp(scores, axis=1).sum() - (scores * wanted).sum()
-                error = special.softmax(scores, axis=1) - wanted
-            case "sigmoid":
-                total = np.logaddexp(0, scores).sum() - (scores * wanted).sum()
-                error = special.expit(scores) - wanted
-            case "linear":
-                error = scores - wanted
-                total = 0.5 * (error**2).sum()
-        total += 0.5 * PENALTY[kind] * (weights**2).sum()
-        gradient = turned @ error + PENALTY[kind] * weights
-        return float(total), np.concatenate([gradient.ravel(), error.sum(axis=0)])
+        total, slope = loss_of(values @ weights + bias, wanted, kind)
+        total += 0.5 * PENALTY[kind] * float((weights**2).sum())
+        gradient = turned @ slope + PENALTY[kind] * weights
+        return total, np.concatenate([gradient.ravel(), slope.sum(axis=0)])
+
+    def after_step(_: Array) -> None:
+        if should_stop():
+            raise StopIteration
 
     start = np.zeros((num_features + 1) * num_labels)
     options = {"maxiter": MAX_ITERATIONS, "maxcor": 8, "ftol": TOLERANCE}
-    best = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
+    best = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options=options, callback=after_step).x
     return best[:-num_labels].reshape(num_features, num_labels), best[-num_labels:]

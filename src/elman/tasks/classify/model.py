@@ -1,4 +1,4 @@
-"""A classifier at the text level: what texts are, and how good its answers are, the linear baseline's beside them."""
+"""A classifier at the text level: what texts are, and how good its answers and those of its two parts are."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from elman.tasks.classify.assets import ClassifyAssets
 from elman.tasks.classify.config import ClassifierConfig, LabelledConfig
 from elman.tasks.classify.data import (
     NO_LABEL,
+    UNSEEN,
     LabelBatches,
     encode_texts,
     is_number,
@@ -27,8 +28,10 @@ from elman.tasks.classify.data import (
     read_labelled,
     read_texts,
     split_text,
+    targets_of,
 )
 from elman.tasks.classify.metrics import number_numbers, set_numbers
+from elman.tasks.classify.parts import LIKELY, PARTS, PartWeights, answers_of
 from elman.tasks.label_metrics import class_numbers
 from elman.tasks.measuring import part_notes, rounded, rows_in_time
 from elman.tasks.strange import refuse_strange
@@ -40,10 +43,20 @@ from elman.text.tables import Pairs
 from elman.text.units.forms import normalize
 from elman.text.units.vocabulary import UNK_ID
 
-ClassifyRecord = LabelRecord[LabelledConfig, ClassifierConfig]
-
 READ_WORDS = 20_000  # words in one batch of texts, padding included
-LIKELY = 0.5  # probability from which on a label is given, where several are allowed
+NET_ALONE = PartWeights(net=1.0, linear=0.0)
+HEADLINES = ("accuracy", "f1", "mae", "r2")  # numbers that are given of each part too
+SHOWN_PHRASES = 3
+
+
+class ClassifyRecord(LabelRecord[LabelledConfig, ClassifierConfig]):
+    """The record of a classifier."""
+
+    part_weights: PartWeights | None = None  # None: the net alone, without a linear model or of version 0.1.0
+
+    def card_facts(self) -> list[str]:
+        """What predicts."""
+        return [] if self.part_weights is None else [f"predicts: {self.part_weights.sentence()}"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +90,7 @@ class Classification(Prediction):
 
 
 class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
-    """A net with its words and labels; `linear` is the baseline."""
+    """A net with its words and labels, and the linear model that answers with it."""
 
     evaluate_takes = frozenset({"targets"})
 
@@ -88,10 +101,15 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
         self.data = record.data
         self.config = record.model
         self.labels = record.labels
+        self.part_weights = record.part_weights or NET_ALONE
 
     def vocabulary(self) -> str:
         """Words and labels."""
         return f"{self.words.tokenizer.vocab_size:,} words, {len(self.labels):,} labels"
+
+    def info(self) -> dict[str, Any]:
+        """With what predicts."""
+        return super().info() | {"predicts": self.part_weights.sentence()}
 
     def predict(self, text: str | Sequence[str]) -> Any:
         """The label of a text (a number, where the answer is one); a list of them for a list of texts."""
@@ -135,7 +153,16 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
             trace=self.net.trace,
             unrecorded=lambda: self.net.scores(ids[None], np.array([len(ids)]))[0, chosen],
             is_local=True,
+            notes=self._reading_notes(words, int(chosen[0])),
         )
+
+    def _reading_notes(self, words: Sequence[str], label: int) -> list[str]:
+        """What a look into the net does not show: the part of the linear model in the answer."""
+        if self.linear is None or not self.part_weights.linear:
+            return []
+        strongest = self.linear.phrases(words, label)[:SHOWN_PHRASES]
+        said = ", ".join(f"{phrase} {part:+.3g}" for phrase, part in strongest) or "no phrase that it knows"
+        return [f"this is of the net; {self.part_weights.sentence()} predict; strongest in the linear model: {said}"]
 
     def word_vectors(self) -> tuple[Sequence[str], Array]:
         """Those that it reads."""
@@ -173,10 +200,23 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
                 return is_number(label)
 
     def shares(self, texts: Sequence[Sequence[str]]) -> Array:
-        """What the net says of texts as words: probabilities of its labels, or a number. -> (N, L)"""
-        found = np.zeros((len(texts), max(1, len(self.labels))), dtype=np.float32)
-        for chunk, words, lengths in self._chunks(texts):
-            found[chunk] = self.net.predict(words, lengths)
+        """What it says of texts as words: probabilities of its labels, or a number. -> (N, L)"""
+        weights = self.part_weights
+        used = [name for name in PARTS if getattr(weights, name)]
+        return self._answers(weights.combine(self._scores(texts, used)))
+
+    def _answers(self, scores_NL: Array) -> Array:
+        net = self.net
+        return answers_of(scores_NL, self.config.output, centre=float(net.centre), spread=float(net.spread))
+
+    def _scores(self, texts: Sequence[Sequence[str]], parts: Sequence[str]) -> Array:
+        """What the net and the linear model make of texts; of one that is not asked for, zeros. -> (P, N, L)"""
+        found = np.zeros((len(PARTS), len(texts), max(1, len(self.labels))), dtype=np.float32)
+        if "net" in parts:
+            for chunk, words, lengths in self._chunks(texts):
+                found[0, chunk] = self.net.scores(words, lengths)
+        if "linear" in parts and self.linear is not None:
+            found[1] = self.linear.scores(texts)
         return found
 
     def _attention(self, texts: Sequence[Sequence[str]]) -> list[Array]:
@@ -227,19 +267,68 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
 
     def numbers(self, pairs: Pairs, *, should_stop: ShouldStop) -> dict[str, Any] | None:
         """Numbers of texts, for as long as there is time; None where there was none at all."""
+        rows, scores_PNL = self._scores_in_time(pairs, should_stop)
+        return self._numbers_of(pairs, rows, scores_PNL) if rows else None
+
+    def weighted(self, pairs: Pairs | None, *, should_stop: ShouldStop) -> tuple[Classifier, dict[str, Any] | None]:
+        """With the weights of its parts fitted on held-out texts, and its numbers on them.
+
+        First those of texts that weights were not fitted on (`crosswise_`): fitted on one half, measured on the other.
+        """
+        from elman.tasks.classify.weighting import MAX_SCORES, Judged, crosswise, fit_weights, usual_weights
+
+        assert self.linear is not None
+        rows, scores_PNL = ([], np.zeros(0)) if pairs is None else self._scores_in_time(pairs, should_stop)
+        if pairs is None or not rows:
+            return self._with_weights(usual_weights(self.config.output)), None
+        seen = pairs.select(rows)
+        targets = targets_of(seen, self.labels, self.config.output)
+        known = np.flatnonzero(targets != UNSEEN) if self.config.output == "softmax" else np.arange(len(seen))
+        known = known[: max(2, MAX_SCORES // scores_PNL.shape[2])]
+        judged = Judged(self.config.output, scores_PNL[:, known], self.linear.wanted(targets[known]))
+        found = self._with_weights(fit_weights(judged))
+        crossed = []
+        for crosswise_NL in crosswise(judged):
+            scores_NL = found.part_weights.combine(scores_PNL)  # of texts that were not fitted on
+            scores_NL[known] = crosswise_NL
+            crossed.append(self._headlines(seen, self._answers(scores_NL), "crosswise"))
+        honest = {
+            key: float(np.mean([one[key] for one in crossed])) for key in crossed[0] if crossed[0][key] is not None
+        }
+        numbers = found._numbers_of(pairs, rows, scores_PNL)
+        notes = [*found._sentences(numbers | honest), *numbers.pop("notes", ())]
+        return found, honest | numbers | {"notes": notes}
+
+    def _with_weights(self, weights: PartWeights) -> Classifier:
+        return Classifier(
+            self.record.model_copy(update={"part_weights": weights}), self.assets, self.net, self.directory
+        )
+
+    def _sentences(self, numbers: Mapping[str, Any]) -> list[str]:
+        """What each part brings, and what predicts."""
+        key, what = ("mae", "mean error") if self.config.output == "linear" else ("accuracy", "accuracy")
+        net, linear, both = (f"{numbers[f'{part}_{key}']:.4f}" for part in (*PARTS, "crosswise"))
+        how = "weighted on one half of the held-out texts, measured on the other"
+        brought = f"{what}: net {net}, linear model {linear}, together {both} ({how})"
+        return [brought, f"predicts: {self.part_weights.sentence()}"]
+
+    def _scores_in_time(self, pairs: Pairs, should_stop: ShouldStop) -> tuple[list[int], Array]:
+        """Rows in random order, as many as there is time for, and what both parts make of them. -> N, (P, N, L)"""
         rows: list[int] = []
         parts: list[Array] = []
         for chunk in rows_in_time(len(pairs), should_stop):
-            parts.append(self.shares([split_text(pairs.sources[i], self.data) for i in chunk]))
+            parts.append(self._scores([split_text(pairs.sources[i], self.data) for i in chunk], PARTS))
             rows += chunk
-        if not rows:
-            return None
+        return rows, np.concatenate(parts, axis=1) if parts else np.zeros(0)
+
+    def _numbers_of(self, pairs: Pairs, rows: list[int], scores_PNL: Array) -> dict[str, Any]:
+        """Of the classifier, and of its parts."""
         seen = pairs.select(rows)
-        found = self._compared(seen, np.concatenate(parts))
+        found = self._compared(seen, self._answers(self.part_weights.combine(scores_PNL)))
+        if self.record.part_weights is not None:
+            found |= self._headlines(seen, self._answers(scores_PNL[0]), "net")
         if self.linear is not None:
-            shares = self.linear.predict([split_text(text, self.data) for text in seen.sources])
-            linear = self._compared(seen, shares)
-            found |= {f"linear_{key}": linear[key] for key in ("accuracy", "f1", "mae", "r2") if key in linear}
+            found |= self._headlines(seen, self._answers(scores_PNL[1]), "linear")
         unseen = set() if self.config.output == "linear" else self._labels(seen) - set(self.labels)
         notes = part_notes(len(rows), len(pairs), "texts")
         if unseen:
@@ -247,6 +336,10 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
             notes.append(f"labels that were never seen in training, and so are never right: {names}")
             found |= {"unseen_labels": sorted(unseen)}
         return found | ({"notes": notes} if notes else {})
+
+    def _headlines(self, pairs: Pairs, shares: Array, prefix: str) -> dict[str, Any]:
+        numbers = self._compared(pairs, shares)
+        return {f"{prefix}_{key}": numbers[key] for key in HEADLINES if key in numbers}
 
     def _labels(self, pairs: Pairs) -> set[str]:
         if self.config.output == "softmax":

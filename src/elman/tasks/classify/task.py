@@ -1,8 +1,10 @@
-"""The task `classify`: texts with labels become a classifier, its batches, and a linear baseline beside it."""
+"""The task `classify`: texts with labels become a net, its batches, and a linear model that predicts with it."""
 
 from __future__ import annotations
 
 import hashlib
+import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +13,11 @@ import numpy as np
 from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import DataError
-from elman.tasks.base import Examples, Prepared, ReadFile, Report, TrainRequest
+from elman.tasks.base import Examples, Prepared, ReadFile, Report, TaskModel, TrainRequest
 from elman.tasks.classify.assets import ClassifyAssets, read_assets
 from elman.tasks.classify.config import ClassifierConfig, LabelledConfig
 from elman.tasks.classify.data import (
+    UNSEEN,
     LabelBatches,
     choose_units,
     count_words,
@@ -23,6 +26,7 @@ from elman.tasks.classify.data import (
     number_of_row,
     read_labelled,
     split_text,
+    targets_of,
 )
 from elman.tasks.classify.model import Classifier, ClassifyRecord
 from elman.tasks.foundation import Foundation
@@ -36,9 +40,10 @@ from elman.text.units.word_list import learn_words
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
 from elman.training.plan_rows import plan_rows
-from elman.training.progress import Wording
+from elman.training.progress import Outcome, Wording
 
 if TYPE_CHECKING:
+    from elman.tasks.classify.linear import LinearModel
     from elman.training.examiner import Examiner
     from elman.training.protocols import Batches
 
@@ -48,8 +53,8 @@ MAX_WORDS = 6000  # words of a training step
 ENOUGH_PASSES = (
     8.0  # passes after which training ends: with 27, none of four nets was better, and all were overconfident
 )
+LINEAR_SHARE = 0.4  # share of a budget, at most, for the linear model: with a hundred labels it takes minutes
 MANY_ROWS = 20  # rows from which on a label that only the first row has is suspicious
-UNSEEN = -1  # class of a text whose label was not in the training data
 
 # What `Classifier.error` is, by the kind of output
 ERRORS = {"softmax": "1-accuracy", "sigmoid": "share of wrong labels", "linear": "mean error/deviation"}
@@ -72,7 +77,7 @@ class ClassifyTask(FoundedTask[ClassifyRecord, ClassifyAssets, Pairs]):
         return {"units": base.tokenizer.units}
 
     def prepare(self, request: TrainRequest) -> Prepared[ClassifyRecord, ClassifyAssets, Pairs]:
-        """Read the texts, learn words and labels, and fit the baseline."""
+        """Read the texts, learn words and labels, and fit the linear model."""
         data: LabelledConfig = self.data_settings(request.settings["data"])
         model: ClassifierConfig = self.model_settings(request.settings["model"])
         data, training, heldout, notes = _read_parts(request, data, model)
@@ -89,21 +94,18 @@ class ClassifyTask(FoundedTask[ClassifyRecord, ClassifyAssets, Pairs]):
             folds_case=model.vectors is not None,
         )
         vectors, said = vector_tensors(model, words.tokenizer)
-        ids, targets = encode_texts(texts, words), _targets(training, labels, model)
+        ids, targets = encode_texts(texts, words), targets_of(training, labels, model.output)
         notes += [*more, *said, f"{len(labels):,} labels, {words.tokenizer.vocab_size - 2:,} words"]
         num_cut = sum(len(text) == data.max_length for text in texts)
         if num_cut:
             notes.append(f"{num_cut:,} texts are longer than {data.max_length:,} words: half is read from either end")
-        linear = None
-        if model.baseline:
-            from elman.tasks.classify.linear import fit_linear
-
-            linear = fit_linear(texts, targets, kind=model.output, num_labels=max(1, len(labels)))
+        linear, more = _fit_linear(request, model, texts, targets, num_labels=max(1, len(labels)))
+        notes += more
         request.say(notes)
         arrays = {"train_ids": ids, "train_targets": targets, **vectors}
         if heldout is not None:
             heldout_ids = encode_texts([split_text(text, data) for text in heldout.sources], words)
-            arrays |= {"valid_ids": heldout_ids, "valid_targets": _targets(heldout, labels, model)}
+            arrays |= {"valid_ids": heldout_ids, "valid_targets": targets_of(heldout, labels, model.output)}
         source = store.Source(
             fingerprint=_fingerprint(training),
             lines=len(training),
@@ -183,6 +185,17 @@ class ClassifyTask(FoundedTask[ClassifyRecord, ClassifyAssets, Pairs]):
         """Texts, and what the best weights are chosen by."""
         return Wording("texts", has_perplexity=False, error=ERRORS[record.model.output])
 
+    def finish(
+        self, model: Any, examples: ClassifyExamples, outcome: Outcome, *, deadline: float
+    ) -> tuple[TaskModel[ClassifyRecord], dict[str, Any] | None]:
+        """The net and the linear model as one, weighted on the held-out texts."""
+        if model.linear is None:
+            return super().finish(model, examples, outcome, deadline=deadline)
+        found, numbers = model.weighted(examples.heldout, should_stop=lambda: time.monotonic() > deadline)
+        if numbers is not None:
+            numbers.pop("confusions", None)
+        return found, numbers
+
     def restore(self, record: ClassifyRecord, assets: ClassifyAssets, tensors: dict[str, Array]) -> Any:
         """The net that was saved."""
         from elman.tasks.classify.net import ClassifierModel
@@ -219,6 +232,26 @@ def _read_parts(
     return data, training, heldout, notes
 
 
+def _fit_linear(
+    request: TrainRequest, model: ClassifierConfig, texts: Sequence[Sequence[str]], targets: Array, *, num_labels: int
+) -> tuple[LinearModel | None, list[str]]:
+    """The linear model beside the net, if there is to be one, and what is to be said of it."""
+    if not model.baseline:
+        return None, []
+    from elman.tasks.classify.linear import fit_linear
+
+    end = time.monotonic() + LINEAR_SHARE * request.budget.seconds if request.budget else math.inf
+
+    def is_over() -> bool:
+        return time.monotonic() > end
+
+    linear = fit_linear(texts, targets, kind=model.output, num_labels=num_labels, should_stop=is_over)
+    notes = ["this budget had no time to train the linear model to its end"] if is_over() else []
+    if request.valid is None and not request.holds_out:
+        notes.append("nothing is held out: the net and the linear model predict together, with their usual weights")
+    return linear, notes
+
+
 def _labels(pairs: Pairs, model: ClassifierConfig) -> tuple[str, ...]:
     """All labels, sorted; none where the answer is a number."""
     if model.output == "linear":
@@ -252,21 +285,6 @@ def _lone_first_label(pairs: Pairs, model: ClassifierConfig) -> list[str]:
     if model.output == "linear" or first in others or len(others) < MANY_ROWS:
         return []
     return [f"only {pairs.place(0)} has the label {first!r}: if it names the columns, set data.header=true"]
-
-
-def _targets(pairs: Pairs, labels: Sequence[str], model: ClassifierConfig) -> Array:
-    """What a net is to say of each text; labels that were not in training are UNSEEN, or not there."""
-    numbers = {label: number for number, label in enumerate(labels)}
-    match model.output:
-        case "softmax":
-            return np.array([numbers.get(target, UNSEEN) for target in pairs.targets], dtype=np.int64)
-        case "linear":
-            return np.array([number_of_row(pairs, row) for row in range(len(pairs))], dtype=np.float32)
-        case "sigmoid":
-            found = np.zeros((len(pairs), len(labels)), dtype=np.uint8)
-            for row, target in enumerate(pairs.targets):
-                found[row, [numbers[label] for label in labels_of_row(target) if label in numbers]] = 1
-            return found
 
 
 def _fingerprint(pairs: Pairs) -> str:
