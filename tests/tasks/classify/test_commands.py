@@ -286,7 +286,7 @@ def test_saliency_says_what_the_linear_model_adds_to_the_net_that_it_shows(
     assert found.code == 0
     assert "label: neg" in found.out  # what the classifier says, not the net alone
     note = (found.out + found.err).split("this is of the net; ")[1]
-    assert note.startswith("the net and the linear model together")
+    assert note.startswith("predicts: the net and the linear model together")
     assert "strongest in the linear model: awful +" in note
 
 

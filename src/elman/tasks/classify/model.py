@@ -162,7 +162,7 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
             return []
         strongest = self.linear.phrases(words, label)[:SHOWN_PHRASES]
         said = ", ".join(f"{phrase} {part:+.3g}" for phrase, part in strongest) or "no phrase that it knows"
-        return [f"this is of the net; {self.part_weights.sentence()} predict; strongest in the linear model: {said}"]
+        return [f"this is of the net; predicts: {self.part_weights.sentence()}; strongest in the linear model: {said}"]
 
     def word_vectors(self) -> tuple[Sequence[str], Array]:
         """Those that it reads."""
