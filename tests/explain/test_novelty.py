@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,34 @@ def test_the_index_is_a_file_of_the_model_that_the_manifest_covers(models: dict[
     (folder / "copy" / "index.safetensors").write_bytes(b"x" * (folder / "copy" / "index.safetensors").stat().st_size)
     with pytest.raises(DataError, match=r"index\.safetensors"):
         elman.load(folder / "copy").explain(QUERY, kind="novelty")
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda data: b"",
+    "truncated": lambda data: data[:-1],
+    "its header changed": lambda data: data[:9] + bytes([data[9] ^ 64]) + data[10:],
+    "its places changed": lambda data: data[:-400] + bytes(byte ^ 255 for byte in data[-400:-200]) + data[-200:],
+    "longer": lambda data: data + b"x",
+}
+
+
+@pytest.mark.parametrize("verify", [(), ("--no-verify",)])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_index_is_refused(
+    run: Run,  # noqa: F811
+    models: dict[str, Any],
+    folder: Path,
+    tmp_path: Path,
+    damage: str,
+    verify: tuple[str, ...],
+) -> None:
+    """With --no-verify, changed places were searched, and nothing seemed to be copied."""
+    shutil.copytree(folder / "mkn", tmp_path / "m")
+    index = tmp_path / "m" / "index.safetensors"
+    index.write_bytes(DAMAGES[damage](index.read_bytes()))
+    for command in (("explain", tmp_path / "m", QUERY, "--kind", "novelty"), ("generate", tmp_path / "m", "--novelty")):
+        done = run(*command, *verify)
+        assert done.code == 65 and "index.safetensors" in done.err and "again" in done.err and not done.out
 
 
 def test_a_mixture_has_the_index_of_its_first_member(models: dict[str, Any], folder: Path) -> None:

@@ -13,7 +13,7 @@ from pydantic import Field
 from elman import charts
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
-from elman.explain.explanation import Explanation, Line, Span, bar, shown
+from elman.explain.explanation import Explanation, Line, Span, bar, shorten, shown
 from elman.explain.facts import Fact, by_relation, read_facts
 from elman.explain.filling import Filler
 from elman.explain.kind import Kind, KindOptions, names_of
@@ -22,6 +22,7 @@ from elman.text.units.vocabulary import UNK_ID
 
 ROWS = 64  # sentences that are read at once
 SIDE_BY_SIDE = 3  # models in a row of the drawing
+AROUND = 80  # characters of a text on either side of its gap in the drawing
 WORD, BAR = 13, 7  # characters of a word and of the longest bar there
 MEASURES = {"p_at_1": "P@1", "p_at_10": "P@10", "mrr": "MRR"}
 FORMATS = {"P@1": "~%", "P@10": "~%", "MRR": "~g"}
@@ -181,7 +182,7 @@ def _text_notes(found: Sequence[Mapping[str, Any]], fillers: Sequence[Filler], o
 
 def _draw_text(row: Mapping[str, Any]) -> list[Line]:
     """Models side by side, a line a rank."""
-    lines: list[Line] = [[Span(row["text"])]]
+    lines: list[Line] = [[Span(_around_gap(row["text"]))]]
     width = 3 + WORD + 10 + BAR
     for first in range(0, len(row["models"]), SIDE_BY_SIDE):
         some = row["models"][first : first + SIDE_BY_SIDE]
@@ -203,6 +204,14 @@ def _draw_text(row: Mapping[str, Any]) -> list[Line]:
                 ]
             lines.append(line)
     return [*lines, [Span("")]] if len(row["models"]) > SIDE_BY_SIDE else lines
+
+
+def _around_gap(text: str) -> str:
+    """A text that fits into a line or two; of a longer one what stands next to its first gap."""
+    before, mask, behind = text.partition(MASK)
+    if len(before) > AROUND:
+        before = "…" + before[-AROUND:]
+    return before + mask + shorten(behind, AROUND)
 
 
 # --------------------------------------------------------------------------------------------------------------- facts

@@ -16,16 +16,17 @@ from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.explain.explanation import Explanation, Line, Span
 from elman.explain.kind import Kind, KindOptions
-from elman.explain.words import words_in, words_of
+from elman.explain.words import unknown_words, words_in, words_of
 
 ROWS, COLUMNS = 32, 98  # characters of a map in a terminal
+MAX_WORDS = 2_000  # on a map
 
 
 class MapOptions(KindOptions):
     """Settings of `map`."""
 
     words: int = Field(
-        100, ge=3, le=2000, description="of a model without words given: so many of the most frequent ones"
+        100, ge=3, le=MAX_WORDS, description="of a model without words given: so many of the most frequent ones"
     )
 
 
@@ -38,12 +39,12 @@ class WordMap(Kind[MapOptions]):
     def explain(self, models: Sequence[Any], texts: Sequence[str], options: MapOptions) -> Explanation:
         """The words given, or the most frequent ones."""
         words = words_of(models[0])
-        asked, notes = words_in(texts), []
+        asked, notes = words_in(texts, most=MAX_WORDS), []
         if asked:
             places = {word: words.find(word) for word in asked}
             unknown = [word for word, place in places.items() if place is None]
             if unknown:
-                notes.append(f"unknown to {words.name}: {', '.join(unknown)}")
+                notes.append(unknown_words(unknown, words.name))
             chosen = list(dict.fromkeys(place for place in places.values() if place is not None))
         else:
             chosen = list(range(min(options.words, len(words.names))))
