@@ -55,8 +55,8 @@ def explain(
 ) -> Explanation:
     """An explanation of what models do with texts; without a kind, the one that says most for the first model and text.
 
-    texts: at most MAX_CHARACTERS together. options: settings of the kind; those it does not have are refused. report: is told how much is done, from 0 to 1, of a kind
-    that takes long.
+    texts: at most MAX_CHARACTERS together. options: settings of the kind; those it does not have are refused. report: is
+    told how much is done, from 0 to 1, of a kind that takes long.
     """
     name = kind or _usual(models[0], texts)
     chosen = kind_named(name, report)
