@@ -149,6 +149,17 @@ def test_letters_and_words_with_spaces_are_marked_as_they_are_written(models: di
     assert models["char"].explain("the cat sat on me", kind="novelty", least=5).data["spans"]
 
 
+def test_marks_stand_beside_words_and_ends_of_lines_are_seen(models: dict[str, Any]) -> None:
+    """A span that began with the end of a line was opened behind the line before it."""
+    found = models["mkn"].explain("zebra mat\nthe dog sat on the log\nzebra", kind="novelty")
+    assert found.data["spans"][0]["text"].startswith("mat\nthe")
+    assert "<unk> «mat\nthe dog sat on the log»\n<unk>" in str(found)
+    begun = models["mkn"].explain("zebra\nthe dog sat on the log\n", kind="novelty")
+    assert "<unk>\n«the dog sat on the log»" in str(begun)
+    drawn = [row for row in begun.picture["vconcat"][0]["data"]["values"] if row["text"] == "↵"]
+    assert drawn and all("in a span of 5 tokens" in row["is"] for row in drawn)
+
+
 def test_unknown_words_stand_nowhere(folder: Path, tmp_path: Path) -> None:
     data = tmp_path / "rare.txt"
     data.write_text(TEXT + "the rare cat sat on the mat\n")
