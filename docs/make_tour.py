@@ -21,7 +21,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
-PAGES = ("tour", "tasks/lm", "tasks/masked", "tasks/classify", "tasks/tag", "tasks/seq2seq", "troubleshooting")
+PAGES = (
+    "tour",
+    "tasks/lm",
+    "tasks/masked",
+    "tasks/classify",
+    "tasks/tag",
+    "tasks/seq2seq",
+    "tasks/qa",
+    "troubleshooting",
+)
 NUMBER = r"(?<!exit code )\b\d[\d,.]*"  # that may differ from one version of Python to the next
 EXACT = ("troubleshooting",)  # pages without training: what is printed today has to be what they show
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)

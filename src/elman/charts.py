@@ -13,6 +13,8 @@ from elman.pictures import SCHEMA, Spec, axis_labels
 
 BLUE, ORANGE, GREY = "#4c78a8", "#f58518", "#777"
 LINE_LETTERS = 100  # of a text that is drawn
+MAP_SIZE = (760, 560)  # pixels
+MAX_LABEL = 180  # pixels of a word beside its bar
 MAX_PIECES = 600  # tokens of it
 
 
@@ -109,23 +111,29 @@ def score_bars(
     }
 
 
-def word_map(rows: Sequence[Mapping[str, Any]], *, x: str, y: str, title: str) -> Spec:
-    """Words at their places; rows are {word, x: number, y: number}."""
-    text = {"type": "text", "align": "left", "dx": 5, "fontSize": 11}
-    ticks = {"tickCount": 6}
+def word_map(
+    rows: Sequence[Mapping[str, Any]], *, x: str, y: str, domains: Sequence[Sequence[float]], title: str
+) -> Spec:
+    """Words at their places; rows are {word, x: number, y: number}, and where a label stands beside: {label x, label y}.
+
+    Rows without a place for their label are points alone. domains: what the axes show, from and to.
+    """
+    shared = {"type": "quantitative", "axis": {"tickCount": 6}}
+    ways = zip("xy", (x, y), domains, strict=True)
+    point = {way: shared | {"field": field, "title": field, "scale": {"domain": ends}} for way, field, ends in ways}
+    label = {way: {**point[way], "field": f"label {way}"} for way in "xy"} | {"text": {"field": "word"}}
+    line = point | {"x2": {"field": "label x"}, "y2": {"field": "label y"}}
+    text = {"type": "text", "fontSize": 11}
     return {
         "$schema": SCHEMA,
         "title": {"text": title, "anchor": "start"},
-        "width": 760,
-        "height": 560,
+        **dict(zip(("width", "height"), MAP_SIZE, strict=True)),
         "data": {"values": [dict(row) for row in rows]},
-        "encoding": {
-            "x": {"field": x, "type": "quantitative", "scale": {"zero": False, "padding": 30}, "axis": ticks},
-            "y": {"field": y, "type": "quantitative", "scale": {"zero": False, "padding": 15}, "axis": ticks},
-        },
         "layer": [
-            {"mark": {"type": "circle", "size": 22, "opacity": 0.6}},
-            {"mark": text, "encoding": {"text": {"field": "word"}}},
+            {"mark": {"type": "rule", "color": "#bbb", "strokeWidth": 0.7}, "encoding": line},
+            {"mark": {"type": "circle", "size": 22, "opacity": 0.6}, "encoding": point},
+            {"mark": text | {"stroke": "white", "strokeWidth": 3}, "encoding": label},  # no line runs through a word
+            {"mark": text, "encoding": label},
         ],
     }
 
@@ -145,6 +153,9 @@ def ranked_bars(lists: Mapping[str, Sequence[tuple[str, float | None]]], *, titl
             for place, (word, number) in enumerate(ranked, 1)
         ]
         order = {"field": "word", "type": "nominal", "title": None, "sort": {"field": "rank"}}
+        room = min(
+            MAX_LABEL, max([12 + 6 * len(str(row["word"])) for row in rows], default=0)
+        )  # some 6 pixels a letter
         across = {
             "field": "share",
             "type": "quantitative",
@@ -159,7 +170,10 @@ def ranked_bars(lists: Mapping[str, Sequence[tuple[str, float | None]]], *, titl
                 "height": {"step": 18},
                 "data": {"values": rows},
                 "encoding": {
-                    "y": {**order, "axis": {"labelAlign": "left", "labelPadding": 110, "ticks": False}},
+                    "y": {
+                        **order,
+                        "axis": {"labelAlign": "left", "labelPadding": room, "labelLimit": room, "ticks": False},
+                    },
                     "x": across,
                 },
                 "layer": [
@@ -312,12 +326,15 @@ def copied_text(
     """A text in lines, what is copied on orange; below, the share of copied n-grams by order."""
     rows: list[Spec] = []
     line = column = 0
+    copied = f"in a span of {least} tokens or more"
     for place, piece in enumerate(pieces[:MAX_PIECES]):
         text = piece.replace("\n", "")
+        if is_copied[place] and piece.startswith("\n"):  # the end of a line is a token of a span too
+            rows.append({"line": line, "from": column, "at": column, "to": column + 1, "text": "↵", "is": copied})
         if piece.startswith("\n") or column + len(text) > LINE_LETTERS:
             line, column = line + 1, 0
         text = text if column else text.lstrip(" ")
-        kind = f"in a span of {least} or more" if is_copied[place] else "new"
+        kind = copied if is_copied[place] else "new"
         word = text.lstrip(" ")
         at = column + len(text) - len(word)  # Vega writes no spaces in front
         goes_on = is_copied[place] and place > 0 and is_copied[place - 1]
@@ -326,7 +343,7 @@ def copied_text(
         column += len(text)
         if piece.endswith("\n") and not piece.startswith("\n"):
             line, column = line + 1, 0
-    names = [f"in a span of {least} or more", "new"]
+    names = [copied, "new"]
     colour = {
         **{
             "field": "is",
@@ -367,7 +384,7 @@ def copied_text(
         "data": {"values": numbers},
         "mark": {"type": "bar", "color": "#4c78a8"},
         "encoding": {
-            "x": {"field": "tokens", "type": "ordinal", "title": "n", "axis": {"labelAngle": 0}},
+            "x": {"field": "tokens", "type": "ordinal", "title": "n (tokens)", "axis": {"labelAngle": 0}},
             "y": {
                 **{"field": "share", "type": "quantitative", "title": "n-grams copied"},
                 **{"axis": {"format": "~%"}, "scale": {"domain": [0, 1]}},

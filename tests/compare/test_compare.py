@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -273,6 +275,46 @@ def test_a_model_that_fails_is_reported_and_the_others_go_on(
     again = elman.compare(text, **asked, settings={"data.units": "space"})  # what failed is tried again
     assert again.data["failed"] == []
     assert len(again.data["models"]) == 4
+
+
+@pytest.mark.parametrize("full", ["a model", "its scores"])
+def test_a_full_disk_stops_the_comparison_and_the_same_call_goes_on(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    """It was a failure of one model after the other, with exit code 0, and the scores of one were half written."""
+    is_full = [True]
+    original_train, original_write, original_bytes = running.train, os.write, Path.write_bytes
+
+    def train(*arguments: Any, **options: Any) -> Any:
+        if options["model"] == "bigram" and is_full[0] and full == "a model":
+            monkeypatch.setattr(os, "write", no_space)
+        try:
+            return original_train(*arguments, **options)
+        finally:
+            monkeypatch.setattr(os, "write", original_write)
+
+    def no_space(descriptor: int, data: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def write_half(path: Path, data: bytes) -> int:
+        if is_full[0] and full == "its scores" and "bigram.npy" in path.name:
+            original_bytes(path, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return original_bytes(path, data)
+
+    monkeypatch.setattr(running, "train", train)
+    monkeypatch.setattr(Path, "write_bytes", write_half)
+    asked: dict[str, Any] = {"out": tmp_path / "c", "models": "unigram,bigram,mkn", "settings": {"data.units": "space"}}
+    with pytest.raises(
+        WriteError, match=r"bigram: cannot write .* no space left on device\n.*the same command goes on"
+    ):
+        elman.compare(text, **asked)
+    written = json.loads((tmp_path / "c" / "comparison.json").read_text())
+    assert [one["name"] for one in written["models"]] == ["unigram"]
+    assert not list(tmp_path.rglob("*.new")) and not list(tmp_path.rglob("bigram.npy"))
+    is_full[0] = False
+    found = elman.compare(text, **asked)
+    assert found.data["failed"] == [] and len(found.data["models"]) == 3
 
 
 def test_models_of_different_vocabularies_are_refused(text: Path, tmp_path: Path) -> None:

@@ -77,6 +77,16 @@ def test_every_picture_is_drawn_and_can_be_read_in_the_dark(browser: Any, report
     page.close()
 
 
+@pytest.mark.parametrize("width", [718, 1280], ids=["A4", "wide"])
+def test_nothing_is_wider_than_the_paper_it_is_printed_on(browser: Any, report: Path, width: int) -> None:
+    """Tables were drawn 5 pixels over the edge; two beside each other were cut off on A4."""
+    page = browser.new_page(viewport={"width": width, "height": 1000})
+    page.emulate_media(media="print")
+    page.goto(report.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
 def test_a_click_on_a_heading_sorts_and_another_one_sorts_the_other_way(browser: Any, report: Path) -> None:
     page = browser.new_page()
     page.goto(report.as_uri())

@@ -294,6 +294,26 @@ def test_a_full_disk_keeps_the_old_model_and_leaves_no_stray_file(tiny_disk: Pat
     assert not (tiny_disk / "fresh").exists()
 
 
+def test_a_disk_that_is_full_once_the_model_is_committed_leaves_no_stray_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second, shorter manifest could not be written, and manifest.json.new stayed."""
+    write_file, written = files._write_file, []
+
+    def write_until_full(path: Path, buffers: Any) -> Any:
+        written.append(path.name)
+        if written.count(MANIFEST + ".new") == 2:
+            path.touch()
+            raise WriteError("no space left on device")
+        return write_file(path, buffers)
+
+    monkeypatch.setattr(files, "_write_file", write_until_full)
+    write(tmp_path, OLD)
+    assert written.count(MANIFEST + ".new") == 2
+    assert not list(tmp_path.glob("*.new"))
+    assert contents_of(tmp_path) == (b"old", 5)
+
+
 # ------------------------------------------------------------------------------------------------------- who may write
 
 

@@ -33,7 +33,7 @@ def test_the_map_of_a_translator_is_what_predict_says(tmp_path: Path, score: str
     wanted = next(iter(model.predict_lines([lines], options))).as_json()["predictions"][0]
     target = " ".join(wanted["tokens"][:-1])
     found = model.explain(WORDS[0], target=target)
-    assert found.kind == "attention"
+    assert found.kind == "attention" and found.title == "Where m looked"
     shown = found.data["maps"][0]
     assert shown["rows"] == wanted["tokens"] and shown["columns"] == [*WORDS[0].split(), "</s>"]
     np.testing.assert_allclose(shown["weights"], wanted["attention"], atol=2e-4)

@@ -203,10 +203,11 @@ def test_lama_files_and_templates_are_read(models: dict[str, Any], tmp_path: Pat
     ]
     (tmp_path / "f.jsonl").write_text("".join(json.dumps(fact) + "\n" for fact in facts))
     (tmp_path / "relations.jsonl").write_text(
-        json.dumps({"relation": "P36", "template": "the capital of [X] is [Y] ."}) + "\n"
+        json.dumps({"relation": "P36", "template": "the capital of [X] is [Y] .", "label": "capital of"}) + "\n"
     )
     own = models["mkn"].explain(kind="cloze", facts=tmp_path / "f.jsonl").data["models"][0]
     made = models["mkn"].explain(kind="cloze", facts=tmp_path / "f.jsonl", templates=tmp_path / "relations.jsonl")
+    assert made.data["names"] == {"P36": "capital of"} and "P36 capital of" in str(made)
     assert own["p_at_1"] == pytest.approx(0) or own["p_at_1"] < 1
     assert made.data["models"][0]["p_at_1"] == 1.0
     google = {"obj_label": "rome", "pred": "/place", "masked_sentences": ["the capital of italy is [MASK] ."]}

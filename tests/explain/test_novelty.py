@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,34 @@ def test_the_index_is_a_file_of_the_model_that_the_manifest_covers(models: dict[
         elman.load(folder / "copy").explain(QUERY, kind="novelty")
 
 
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda data: b"",
+    "truncated": lambda data: data[:-1],
+    "its header changed": lambda data: data[:9] + bytes([data[9] ^ 64]) + data[10:],
+    "its places changed": lambda data: data[:-400] + bytes(byte ^ 255 for byte in data[-400:-200]) + data[-200:],
+    "longer": lambda data: data + b"x",
+}
+
+
+@pytest.mark.parametrize("verify", [(), ("--no-verify",)])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_index_is_refused(
+    run: Run,  # noqa: F811
+    models: dict[str, Any],
+    folder: Path,
+    tmp_path: Path,
+    damage: str,
+    verify: tuple[str, ...],
+) -> None:
+    """With --no-verify, changed places were searched, and nothing seemed to be copied."""
+    shutil.copytree(folder / "mkn", tmp_path / "m")
+    index = tmp_path / "m" / "index.safetensors"
+    index.write_bytes(DAMAGES[damage](index.read_bytes()))
+    for command in (("explain", tmp_path / "m", QUERY, "--kind", "novelty"), ("generate", tmp_path / "m", "--novelty")):
+        done = run(*command, *verify)
+        assert done.code == 65 and "index.safetensors" in done.err and "again" in done.err and not done.out
+
+
 def test_a_mixture_has_the_index_of_its_first_member(models: dict[str, Any], folder: Path) -> None:
     mixture = elman.mix([models["mkn"], "cache"], valid=folder / "text.txt", out=folder / "mix")
     assert mixture.explain(QUERY, kind="novelty").data == models["mkn"].explain(QUERY, kind="novelty").data
@@ -117,6 +147,17 @@ def test_letters_and_words_with_spaces_are_marked_as_they_are_written(models: di
         assert " «and a dog met the cat on the mat»" in str(found)
     assert models["char"].explain("the cat sat on me", kind="novelty").data["spans"] == []  # 25 letters at least
     assert models["char"].explain("the cat sat on me", kind="novelty", least=5).data["spans"]
+
+
+def test_marks_stand_beside_words_and_ends_of_lines_are_seen(models: dict[str, Any]) -> None:
+    """A span that began with the end of a line was opened behind the line before it."""
+    found = models["mkn"].explain("zebra mat\nthe dog sat on the log\nzebra", kind="novelty")
+    assert found.data["spans"][0]["text"].startswith("mat\nthe")
+    assert "<unk> «mat\nthe dog sat on the log»\n<unk>" in str(found)
+    begun = models["mkn"].explain("zebra\nthe dog sat on the log\n", kind="novelty")
+    assert "<unk>\n«the dog sat on the log»" in str(begun)
+    drawn = [row for row in begun.picture["vconcat"][0]["data"]["values"] if row["text"] == "↵"]
+    assert drawn and all("in a span of 5 tokens" in row["is"] for row in drawn)
 
 
 def test_unknown_words_stand_nowhere(folder: Path, tmp_path: Path) -> None:

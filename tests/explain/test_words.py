@@ -13,10 +13,11 @@ import pytest
 from scipy.stats import spearmanr
 
 import elman
+from elman import charts
 from elman.core.errors import DataError, MissingError, UsageError
 from elman.explain import explain
 from elman.explain.analogy import read_questions
-from elman.explain.map import principal_components
+from elman.explain.map import LETTER, LINE, label_places, principal_components
 from elman.explain.neighbours import rank_correlation, read_pairs
 from elman.explain.words import VectorFile, Words
 from tests.explain.test_saliency import MODELS, WORDS
@@ -149,6 +150,31 @@ def test_a_map_in_a_terminal_has_its_words_and_says_which_had_no_room(file: Vect
     assert any("unknown to words.vec: oslo" in note for note in found.notes)
     assert max(len("".join(span.text for span in line)) for line in found.drawing) <= 100
     assert found.to_png()[:4] == b"\x89PNG"
+
+
+def test_no_label_of_a_map_covers_another_or_a_point() -> None:
+    """Words that lie close together were printed over one another."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(80, 2)) * [0.3, 0.3]
+    names = ["".join("x" for _ in range(rng.integers(1, 12))) for _ in points]
+    domains = [[-1.0, 1.0], [-1.0, 1.0]]
+    places = label_places(points, names, domains)
+    pixels = (np.array(charts.MAP_SIZE) / 2).tolist()
+    boxes = []
+    for name, place in zip(names, places, strict=True):
+        if place is not None:
+            (x, y), half = (a * b for a, b in zip(place, pixels, strict=True)), LETTER * len(name) / 2
+            boxes.append((x - half, y - LINE / 2, x + half, y + LINE / 2))
+    assert len(boxes) > 70
+    for number, (left, bottom, right, top) in enumerate(boxes):
+        for x, y in (points * pixels).tolist():
+            assert not (left < x < right and bottom < y < top)
+        for other in boxes[:number]:
+            assert other[2] <= left or other[0] >= right or other[3] <= bottom or other[1] >= top
+
+
+def test_words_without_room_for_a_label_are_points_and_are_counted() -> None:
+    assert label_places(np.zeros((200, 2)), ["word"] * 200, [[-1.0, 1.0], [-1.0, 1.0]]).count(None) > 100
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -17,6 +17,7 @@ SHAPES = {
 }
 MAX_LINES = len(COLOURS)  # models in one picture
 SMALLEST_SHARE = 1e-5  # of a gradient that is drawn
+LABEL_LETTERS = 36  # of labels below an axis, side by side
 INK = "currentColor"  # axes and labels take the colour of the page's text
 CONFIG = {
     "font": "system-ui, sans-serif",
@@ -110,7 +111,8 @@ def by_group(groups: Rows, palette: Palette, *, title: str, over: str | None = N
         for label, group in zip(labels, groups, strict=True)
         for name, nats in group["nats"].items()
     ]
-    x = {"type": "ordinal", "sort": labels, "title": title, "axis": {"labelAngle": 0, "labelOverlap": "greedy"}}
+    slant = -25 if len("".join(labels)) > LABEL_LETTERS else 0  # side by side they would run into one another
+    x = {"type": "ordinal", "sort": labels, "title": title, "axis": {"labelAngle": slant, "labelOverlap": False}}
     y = {
         "title": "perplexity, best model = 1" if over else "perplexity",
         "scale": {"type": "log", "nice": False, "padding": 8},

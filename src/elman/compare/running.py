@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +21,8 @@ from elman.compare.sizes import settle
 from elman.compare.state import SCORES, write_state
 from elman.compare.texts import Parts
 from elman.core.arrays import Array
-from elman.core.errors import ElmanError, UsageError
-from elman.core.files import holds_run, write_errors
+from elman.core.errors import ElmanError, FullDiskError, UsageError
+from elman.core.files import holds_run, write_bytes, write_errors
 from elman.core.stored import holds_model
 from elman.tasks.base import Report, TaskModel
 from elman.training.progress import Progress
@@ -98,6 +99,10 @@ class Runner:
         except Stopped as stopped:
             hint = "the same command goes on"
             raise Stopped(f"{entry.name}: {stopped.what}", signum=stopped.signum, hint=hint) from None
+        except FullDiskError as error:  # the others could not be written either
+            raise FullDiskError(
+                f"{entry.name}: {error.what}", hint="free disk space; the same command goes on"
+            ) from None
         except ElmanError as error:
             what = error.what
         except Exception as error:  # one model's bug is no reason to lose the others
@@ -207,7 +212,9 @@ class Runner:
         place = self.out / SCORES / f"{entry.directory}.npy"
         with write_errors(place):
             place.parent.mkdir(exist_ok=True)
-            np.save(place, nats_N, allow_pickle=False)
+        content = io.BytesIO()
+        np.save(content, nats_N, allow_pickle=False)
+        write_bytes(place, content.getvalue())
         if entry.members:
             self._replace(
                 "mixtures", "name", {"name": entry.name, "weights": _weights(entry, model.tensors()["weights"])}

@@ -60,6 +60,10 @@ class WriteError(ElmanError):
     exit_code = 74
 
 
+class FullDiskError(WriteError):
+    """There is no space left: whatever is written next will fail too."""
+
+
 class BusyError(ElmanError):
     """Another process is writing there; trying again later may succeed."""
 

@@ -30,7 +30,7 @@ import numpy as np
 
 from elman import __version__
 from elman.core.arrays import Array
-from elman.core.errors import BusyError, DataError, MissingError, WriteError
+from elman.core.errors import BusyError, DataError, FullDiskError, MissingError, WriteError
 from elman.core.stored import FORMAT_VERSION, MANIFEST, NEW, Entry, Manifest, chunks, digest, holds_model, read_manifest
 from elman.core.tensors import tensor_buffers
 
@@ -126,7 +126,12 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
     temporary = directory / (MANIFEST + NEW)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)  # noqa: PTH108
-    _write_file(temporary, [memoryview(text.encode() + b"\n")])
+    try:
+        _write_file(temporary, [memoryview(text.encode() + b"\n")])
+    except WriteError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)  # noqa: PTH108
+        raise
     os.replace(temporary, directory / MANIFEST)  # noqa: PTH105
     _sync_directory(directory)
 
@@ -225,7 +230,8 @@ def write_errors(path: Path) -> Iterator[None]:
             errno.ENOENT: "its parent directory does not exist",
         }
         reason = (error.strerror or str(error)).lower()
-        raise WriteError(f"cannot write {path}: {reason}", hint=hints.get(error.errno or 0)) from None
+        kind = FullDiskError if error.errno in (errno.ENOSPC, errno.EDQUOT) else WriteError
+        raise kind(f"cannot write {path}: {reason}", hint=hints.get(error.errno or 0)) from None
 
 
 @contextlib.contextmanager

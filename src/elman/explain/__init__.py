@@ -33,6 +33,8 @@ KINDS: dict[str, str] = {
     "novelty": "elman.explain.novelty.Novelty",
 }
 
+MAX_CHARACTERS = 200_000  # of all texts together: some 40,000 words
+
 
 def kind_named(name: str, report: Callable[[float], None] = lambda share: None) -> Kind[Any]:
     """A kind of explanation by its name. report: is told how much is done, of one that takes long."""
@@ -53,8 +55,8 @@ def explain(
 ) -> Explanation:
     """An explanation of what models do with texts; without a kind, the one that says most for the first model and text.
 
-    options: settings of the kind; those it does not have are refused. report: is told how much is done, from 0 to 1, of a kind
-    that takes long.
+    texts: at most MAX_CHARACTERS together. options: settings of the kind; those it does not have are refused. report: is
+    told how much is done, from 0 to 1, of a kind that takes long.
     """
     name = kind or _usual(models[0], texts)
     chosen = kind_named(name, report)
@@ -69,6 +71,12 @@ def explain(
         raise UsageError(f"{name} explains one model at a time", hint="give one DIR")
     if not texts and chosen.needs_text:
         raise UsageError(f"{name} needs a text", hint="give one behind the model, in quotation marks")
+    characters = sum(len(text) for text in texts)
+    if characters > MAX_CHARACTERS:
+        raise UsageError(
+            f"a text of {characters:,} characters is too long to look inside",
+            hint=f"give a part of it, at most {MAX_CHARACTERS:,} characters",
+        )
     return chosen.explain(models, list(texts), make(chosen.options, options or {}, section="explain"))
 
 

@@ -40,7 +40,7 @@ class Attention(Kind[AttentionOptions]):
         notes = [f"only {LONGEST} tokens of each side are drawn"] if cut[0] is not found[0] else []
         if len(cut) > SHOWN_MAPS:
             notes.append(f"{SHOWN_MAPS} of {len(cut)} maps are drawn; --set map=N shows another one")
-        title = f"Attention of {name_of(models[0])}"
+        title = f"Where {name_of(models[0])} looked"
         return Explanation(
             kind="attention",
             title=title,

@@ -13,8 +13,8 @@ from pydantic import Field
 from elman import charts
 from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
-from elman.explain.explanation import Explanation, Line, Span, bar, shown
-from elman.explain.facts import Fact, by_relation, read_facts
+from elman.explain.explanation import Explanation, Line, Span, bar, shorten, shown
+from elman.explain.facts import Fact, by_relation, read_facts, relation_names
 from elman.explain.filling import Filler
 from elman.explain.kind import Kind, KindOptions, names_of
 from elman.text.gaps import MASK, Gapped, read_gaps, same_mask, words_for_gap
@@ -22,6 +22,7 @@ from elman.text.units.vocabulary import UNK_ID
 
 ROWS = 64  # sentences that are read at once
 SIDE_BY_SIDE = 3  # models in a row of the drawing
+AROUND = 80  # characters of a text on either side of its gap in the drawing
 WORD, BAR = 13, 7  # characters of a word and of the longest bar there
 MEASURES = {"p_at_1": "P@1", "p_at_10": "P@10", "mrr": "MRR"}
 FORMATS = {"P@1": "~%", "P@10": "~%", "MRR": "~g"}
@@ -181,7 +182,7 @@ def _text_notes(found: Sequence[Mapping[str, Any]], fillers: Sequence[Filler], o
 
 def _draw_text(row: Mapping[str, Any]) -> list[Line]:
     """Models side by side, a line a rank."""
-    lines: list[Line] = [[Span(row["text"])]]
+    lines: list[Line] = [[Span(_around_gap(row["text"]))]]
     width = 3 + WORD + 10 + BAR
     for first in range(0, len(row["models"]), SIDE_BY_SIDE):
         some = row["models"][first : first + SIDE_BY_SIDE]
@@ -205,6 +206,14 @@ def _draw_text(row: Mapping[str, Any]) -> list[Line]:
     return [*lines, [Span("")]] if len(row["models"]) > SIDE_BY_SIDE else lines
 
 
+def _around_gap(text: str) -> str:
+    """A text that fits into a line or two; of a longer one what stands next to its first gap."""
+    before, mask, behind = text.partition(MASK)
+    if len(before) > AROUND:
+        before = "…" + before[-AROUND:]
+    return before + mask + shorten(behind, AROUND)
+
+
 # --------------------------------------------------------------------------------------------------------------- facts
 
 
@@ -220,8 +229,14 @@ def _explain_facts(names: Sequence[str], fillers: Sequence[Filler], options: Clo
     for place, (name, filler) in enumerate(zip(names, fillers, strict=True)):
         ranks = _ranks(facts, filler, common, place, options)
         rows.append({"model": name, "how": filler.how, **by_relation(facts, ranks)})
+    called = {} if options.templates is None else relation_names(options.templates)
+    names_of_all = {relation: f"{relation} {called.get(relation, '')}".strip() for relation in rows[0]["relations"]}
     bars = [
-        {"relation": relation, "model": row["model"], **{MEASURES[key]: numbers[key] for key in MEASURES}}
+        {
+            "relation": names_of_all.get(relation, relation),
+            "model": row["model"],
+            **{MEASURES[key]: numbers[key] for key in MEASURES},
+        }
         for row in rows
         for relation, numbers in [("all", row), *row["relations"].items()]
     ]
@@ -242,10 +257,11 @@ def _explain_facts(names: Sequence[str], fillers: Sequence[Filler], options: Clo
             "asked": len(facts),
             "common_words": num_common,
             "left_out": left_out,
+            "names": called,
             "models": rows,
         },
         picture=charts.grouped_bars(bars, title=title, down="relation", measures=FORMATS, colour="model"),
-        drawing=_draw_facts(rows),
+        drawing=_draw_facts(rows, names_of_all),
         notes=notes,
     )
 
@@ -294,9 +310,9 @@ def _said(left_out: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {words[why]}" for why, count in left_out.items() if count)
 
 
-def _draw_facts(rows: Sequence[Mapping[str, Any]]) -> list[Line]:
+def _draw_facts(rows: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[Line]:
     width = max(8, *(len(row["model"]) for row in rows))
-    relation_width = max(8, *(len(name) for name in rows[0]["relations"]))
+    relation_width = max(8, *(len(name) for name in names.values()))
     heading = f"{'':{width}} {'relation':<{relation_width}} {'facts':>7} " + " ".join(
         f"{name:>7}" for name in MEASURES.values()
     )
@@ -305,9 +321,10 @@ def _draw_facts(rows: Sequence[Mapping[str, Any]]) -> list[Line]:
         for relation, numbers in [("all", row), *row["relations"].items()]:
             values = " ".join(f"{numbers[key]:>7.1%}" if key != "mrr" else f"{numbers[key]:>7.4f}" for key in MEASURES)
             name = row["model"] if relation == "all" else ""
+            called = names.get(relation, relation)
             lines.append(
                 [
-                    Span(f"{name:<{width}} {relation:<{relation_width}} {numbers['facts']:>7,} {values}  "),
+                    Span(f"{name:<{width}} {called:<{relation_width}} {numbers['facts']:>7,} {values}  "),
                     Span(bar(numbers["p_at_1"], 20)),
                 ]
             )

@@ -15,6 +15,7 @@ from elman.core.errors import UsageError
 from elman.core.outputs import check_output, open_output
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
+LONGEST_TOKEN = 40  # characters of a token in a picture or drawing
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,12 @@ def column(share: float) -> str:
     return BLOCKS[round(max(0.0, min(1.0, share)) * 8)]
 
 
+def shorten(text: str, width: int) -> str:
+    """A text that may be of any length, cut to so many characters."""
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
 def shown(token: str) -> str:
-    """A token so that spaces and ends can be seen."""
+    """A token so that spaces and ends can be seen; a very long one is cut."""
+    token = shorten(token, LONGEST_TOKEN)
     return token.replace(" ", "·").replace("\n", "↵").replace("\t", "→") or "∅"

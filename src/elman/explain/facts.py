@@ -41,12 +41,17 @@ def read_facts(path: Path, templates: Path | None = None) -> list[Fact]:
     facts = []
     for relation, subject, answer, sentence in rows:
         if forms is not None:
-            form = forms.get(relation, "")
+            form, _ = forms.get(relation, ("", ""))
             sentence = form.replace("[X]", subject).replace("[Y]", MASK) if subject else ""
         facts.append(Fact(relation, answer, same_mask(sentence) if has_gap(sentence) else ""))
     if not facts:
         raise DataError(f"{path} holds no facts", hint="an empty file")
     return facts
+
+
+def relation_names(templates: Path) -> dict[str, str]:
+    """What relations are called (P19: place of birth), as far as a file of templates says it: `label`, or a third column."""
+    return {relation: name for relation, (_, name) in _read_templates(templates).items() if name}
 
 
 def summary(ranks: Array) -> dict[str, Any]:
@@ -110,18 +115,22 @@ def _json_rows(path: Path) -> Iterator[tuple[str, ...]]:
         yield str(relation), str(row.get("sub_label") or ""), str(row["obj_label"]), sentence
 
 
-def _read_templates(path: Path) -> dict[str, str]:
-    """LAMA's relations.jsonl (`relation`, `template`), or a table that begins with these two columns."""
+def _read_templates(path: Path) -> dict[str, tuple[str, str]]:
+    """The template of each relation, and its name where there is one.
+
+    From LAMA's relations.jsonl (`relation`, `template`, `label`), or from a table that begins with these columns.
+    """
     found = {}
     for number, line in _lines(path):
         try:
             row = json.loads(line) if line.lstrip().startswith("{") else None
         except (ValueError, RecursionError) as error:
             raise DataError(f"line {number} of {path} is not JSON: {error}") from None
-        cells = line.split("\t") if row is None else [str(row.get("relation", "")), str(row.get("template", ""))]
+        keys = ("relation", "template", "label")
+        cells = line.split("\t") if row is None else [str(row.get(key, "")) for key in keys]
         if len(cells) < 2 or "[Y]" not in cells[1]:
             raise _other_columns(path, number, cells if row is None else list(row), TEMPLATE_COLUMNS)
-        found[cells[0]] = cells[1]
+        found[cells[0]] = (cells[1], cells[2].strip() if len(cells) > 2 else "")
     return found
 
 

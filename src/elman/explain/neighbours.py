@@ -17,7 +17,9 @@ from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.explain.explanation import Explanation, Line, Span, bar
 from elman.explain.kind import Kind, KindOptions
-from elman.explain.words import Words, read_lines, words_in, words_of
+from elman.explain.words import Words, read_lines, unknown_words, words_in, words_of
+
+MAX_WORDS = 100  # that are shown side by side
 
 
 class NeighboursOptions(KindOptions):
@@ -42,7 +44,7 @@ class Neighbours(Kind[NeighboursOptions]):
         all_words = [words_of(model) for model in models]
         if options.file is not None:
             return _similarities(all_words, Path(options.file))
-        asked = words_in(texts)
+        asked = words_in(texts, most=MAX_WORDS)
         if not asked:
             raise UsageError("neighbours needs words", hint="give some behind the model, or file=F with pairs")
         found, notes = [], []
@@ -52,7 +54,7 @@ class Neighbours(Kind[NeighboursOptions]):
             if len(unknown) == len(asked):
                 words.require(asked[0])
             if unknown:
-                notes.append(f"unknown to {words.name}: {', '.join(unknown)}")
+                notes.append(unknown_words(unknown, words.name))
             found += [
                 {
                     "model": words.name,

@@ -118,8 +118,10 @@ class Copied:
         }
 
     def marked(self) -> list[Span]:
-        """The text, its copied spans between « and » and shaded."""
-        begins, ends = {one.begin for one in self.matches}, {one.end - 1 for one in self.matches}
+        """The text, its copied spans between « and » and shaded. The marks stand beside words, not beside ends of lines."""
+        spans = [range(one.begin, one.end) for one in self.matches]
+        written = [[place for place in span if self.pieces[place].strip()] or list(span) for span in spans]
+        begins, ends = {some[0] for some in written}, {some[-1] for some in written}
         is_copied = self.is_copied()
         found = []
         for place, piece in enumerate(self.pieces):

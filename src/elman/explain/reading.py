@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
@@ -18,10 +18,22 @@ if TYPE_CHECKING:
     from elman.nets.trace import LayerTrace, NetTrace
 
 
-def refuse_empty(tokens: Sequence[str]) -> None:
+MAX_AT_ONCE = 2_000  # tokens of a text that cannot be cut: read from both sides, or each looking at all others
+
+
+def refuse_empty(tokens: Sequence[Any]) -> None:
     """Nothing can be read of a text without words."""
     if not tokens:
         raise UsageError("there are no words in the text", hint="give a text with words")
+
+
+def refuse_long(tokens: Sequence[Any] | Array) -> None:
+    """A text that has to be read all at once cannot have any length: what is recorded of it has to fit into memory."""
+    if len(tokens) > MAX_AT_ONCE:
+        raise UsageError(
+            f"a text of {len(tokens):,} tokens is too long: this model reads all of it at once",
+            hint=f"give at most {MAX_AT_ONCE:,} tokens",
+        )
 
 
 @dataclass(frozen=True)

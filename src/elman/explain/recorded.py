@@ -13,7 +13,7 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
-from elman.explain.explanation import Line, Span, column, shown
+from elman.explain.explanation import LONGEST_TOKEN, Line, Span, column, shorten, shown
 from elman.explain.reading import Reading, refuse_empty
 from elman.text.units.vocabulary import EOS, UNK
 
@@ -67,7 +67,7 @@ def read_recorded(reading: Reading, most: int) -> RecordedText:
     unknown = sum(not one for one in known[:most])
     if unknown:
         notes.append(f"{unknown:,} of the tokens are unknown to the model")
-    texts = [END if token == EOS else token for token in tokens[:most]]
+    texts = [END if token == EOS else shorten(token, LONGEST_TOKEN) for token in tokens[:most]]
     texts = [text if one or text == UNK else f"{text}?" for text, one in zip(texts, known[:most], strict=True)]
     return RecordedText(tokens[:most], texts, traced, first, notes)
 

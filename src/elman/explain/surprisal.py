@@ -17,12 +17,14 @@ from elman.lm.protocol import refuse_nan
 from elman.lm.shaping import likeliest
 
 BAR = 24  # characters of the longest bar
+PICTURE_TOKENS = 200  # tokens that stand side by side in a picture
 
 
 class SurprisalOptions(KindOptions):
     """Settings of `surprisal`."""
 
     preferred: int = Field(3, ge=1, le=100, description="likeliest tokens that are named at each place")
+    tokens: int = Field(2000, ge=1, le=100_000, description="of a longer text only the first so many tokens are read")
 
 
 class Surprisal(Kind[SurprisalOptions]):
@@ -34,35 +36,42 @@ class Surprisal(Kind[SurprisalOptions]):
     def explain(self, models: Sequence[Any], texts: Sequence[str], options: SurprisalOptions) -> Explanation:
         """One line a token."""
         text = "\n".join(texts)
-        found = [_surprisal(model, text, options.preferred) for model in models]
+        found = [_surprisal(model, text, options) for model in models]
         names = names_of(models)
         rows = [
             {"place": place, "token": shown(row["token"]), "nats": row["nats"], "model": name}
             for name, one in zip(names, found, strict=True)
-            for place, row in enumerate(one["tokens"])
+            for place, row in enumerate(one["tokens"][:PICTURE_TOKENS])
         ]
         title = f"Surprisal of “{text[:60]}”"
+        notes = [
+            f"{name}: only the first {len(one['tokens']):,} tokens were read (tokens={options.tokens})"
+            for name, one in zip(names, found, strict=True)
+            if one.pop("is_cut")
+        ]
+        num_tokens = len(found[0]["tokens"])
+        notes += [f"a picture has the first {PICTURE_TOKENS} tokens"] if num_tokens > PICTURE_TOKENS else []
         unknown = sum(row["unknown"] for row in found[0]["tokens"])
-        notes = [f"{unknown} of the tokens are unknown to {names[0]}"] if unknown else []
+        notes += [f"{unknown} of the tokens are unknown to {names[0]}"] if unknown else []
         return Explanation(
             kind="surprisal",
             title=title,
             data={"models": [{"model": name, **one} for name, one in zip(names, found, strict=True)]},
             picture=pictures.token_bars(
-                rows, tokens=[row["token"] for row in rows[: len(found[0]["tokens"])]], title=title
+                rows, tokens=[row["token"] for row in rows[: min(num_tokens, PICTURE_TOKENS)]], title=title
             ),
             drawing=[line for name, one in zip(names, found, strict=True) for line in _draw(name, one)],
             notes=notes,
         )
 
 
-def _surprisal(model: Explainable, text: str, preferred: int) -> dict[str, Any]:
+def _surprisal(model: Explainable, text: str, options: SurprisalOptions) -> dict[str, Any]:
     """Every token, its nats and what would have been likelier."""
     language_model = model.language_model()
-    read = language_model.trace(text)
+    read = language_model.trace(text, most=options.tokens)
     nats = -refuse_nan(read.trace.log_probs).astype(np.float64)
     orders, shares = (read.trace.arrays.get(name) for name in ("orders", "shares"))
-    best = _preferred(language_model, read.ids, preferred)
+    best = _preferred(language_model, read.ids, options.preferred)
     rows = []
     for place, token in enumerate(read.tokens):
         row: dict[str, Any] = {
@@ -78,6 +87,7 @@ def _surprisal(model: Explainable, text: str, preferred: int) -> dict[str, Any]:
         rows.append(row)
     mean = float(nats.mean())
     found: dict[str, Any] = {"tokens": rows, "perplexity": math.exp(mean) if mean < 709 else None}
+    found["is_cut"] = len(read.ids) < len(language_model.ids_of(text))
     if shares is not None:
         found["members"] = language_model.member_names()
     return found

@@ -14,10 +14,12 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError, MissingError, UsageError, nearest
+from elman.explain.explanation import LONGEST_TOKEN, shorten
 from elman.explain.kind import OF_WORDS, Explainable, name_of
 from elman.text.vectors import read_all_vectors
 
 BLOCK = 50_000_000  # numbers that are compared at once
+LISTED_UNKNOWN = 20  # words that a note names
 
 
 class VectorFile:
@@ -81,6 +83,7 @@ class Words:
         if place is None:
             close = nearest(word, self.names, cutoff=0.7)
             hint = f"did you mean {close}?" if close else f"its words begin with {', '.join(self.names[:5])}"
+            word = shorten(word, LONGEST_TOKEN)
             raise UsageError(f"{word!r} is not among the {len(self.names):,} words of {self.name}", hint=hint)
         return place
 
@@ -105,9 +108,19 @@ def words_of(model: Explainable) -> Words:
     return Words(name_of(model), names, vectors)
 
 
-def words_in(texts: Sequence[str]) -> list[str]:
-    """The words of texts, each once."""
-    return list(dict.fromkeys(word for text in texts for word in text.split()))
+def words_in(texts: Sequence[str], *, most: int) -> list[str]:
+    """The words of texts, each once; no more of them than can be shown."""
+    found = list(dict.fromkeys(word for text in texts for word in text.split()))
+    if len(found) > most:
+        raise UsageError(f"{len(found):,} words are too many", hint=f"give at most {most:,}")
+    return found
+
+
+def unknown_words(unknown: Sequence[str], name: str) -> str:
+    """A note of words that a model does not know."""
+    listed = ", ".join(shorten(word, LONGEST_TOKEN) for word in unknown[:LISTED_UNKNOWN])
+    more = f" and {len(unknown) - LISTED_UNKNOWN:,} more" if len(unknown) > LISTED_UNKNOWN else ""
+    return f"unknown to {name}: {listed}{more}"
 
 
 def read_lines(path: Path) -> list[str]:

@@ -16,6 +16,7 @@ from elman.text.units.vocabulary import EOS_ID, UNK_ID
 
 FILE = "index.safetensors"
 WIDTH = 4  # bytes of an id
+_DAMAGED = "copy or train it again"
 UNMATCHED = 2**32 - 1  # stands for an unknown word: it is nowhere
 
 
@@ -93,9 +94,12 @@ class TextIndex:
 
         try:
             tensors = load(read(FILE))
-            return cls(tensors["ids"], tensors["places"])
+            ids, places = tensors["ids"], tensors["places"]
         except (SafetensorError, KeyError) as error:
-            raise DataError(f"{FILE} of the model is damaged: {error}", hint="copy or train it again") from None
+            raise DataError(f"{FILE} of the model is damaged: {error}", hint=_DAMAGED) from None
+        if ids.ndim != 1 or not np.array_equal(np.sort(places), np.arange(len(ids))):  # after --no-verify
+            raise DataError(f"{FILE} of the model is damaged: it does not list every place of its text", hint=_DAMAGED)
+        return cls(ids, places)
 
     def _first_like(self, wanted: bytes, *, behind: bool = False) -> int:
         """The first place, in their order, that is not less than some ids; or the first behind those that begin with them."""

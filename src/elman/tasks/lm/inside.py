@@ -13,7 +13,7 @@ from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.explain.filling import Filler
 from elman.explain.kind import OF_WORDS
-from elman.explain.reading import AttentionMap, Reading, head_maps
+from elman.explain.reading import AttentionMap, Reading, head_maps, refuse_long
 from elman.explain.training_text import TrainingText
 from elman.lm.trace import Trace, explain
 from elman.tasks.lm.filling import log_probs_after, sentence_log_probs
@@ -66,9 +66,12 @@ class LooksInside:
             decoder.push(earlier)
         return decoder.push(token) or self.tokenizer.tokens[token]  # half a character: as the vocabulary has it
 
-    def trace(self, text: str) -> TextTrace:
-        """Read a text from its beginning; each line alone, where the model reads so. Then attention is not recorded."""
-        ids = self.ids_of(text)
+    def trace(self, text: str, *, most: int | None = None) -> TextTrace:
+        """Read a text from its beginning; each line alone, where the model reads so. Then attention is not recorded.
+
+        most: of a longer text only the first so many tokens.
+        """
+        ids = self.ids_of(text)[:most]
         lines = self.as_read(ids)
         traces = [explain(self.lm, line, self.lm.start(1)) for line in lines]
         if len(traces) == 1:
@@ -83,7 +86,7 @@ class LooksInside:
     def as_read(self, ids: Array) -> list[Array]:
         """Ids that are read one after the other: all of them or, where the model reads so, each line alone."""
         ends = np.flatnonzero(ids == EOS_ID) + 1
-        return np.split(ids, ends[:-1]) if self.record.data.reset_lines else [ids]
+        return np.split(ids, ends[ends < len(ids)]) if self.record.data.reset_lines else [ids]
 
     def is_unknown(self, token: int) -> bool:
         """Whether a token stands for words that are not in the vocabulary."""
@@ -176,5 +179,6 @@ class LooksInside:
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
         """Of every head: at which tokens each token looked, itself among them."""
         reading = self.reading(text)
+        refuse_long(reading.tokens)
         traced, _ = reading.trace(reading.words())
         return head_maps(traced.layers, "self", rows=reading.tokens, columns=reading.tokens)

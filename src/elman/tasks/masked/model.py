@@ -14,7 +14,7 @@ from elman.core.arrays import Array
 from elman.core.errors import DataError, UsageError
 from elman.explain.filling import Filler
 from elman.explain.kind import OF_WORDS, of_cells
-from elman.explain.reading import AttentionMap, Reading, head_maps
+from elman.explain.reading import AttentionMap, Reading, head_maps, refuse_long
 from elman.lm import evaluate as evaluation
 from elman.lm.shaping import likeliest
 from elman.tasks.base import Prediction, PredictOptions, ShouldStop
@@ -89,6 +89,7 @@ class MaskedTextModel(TextModel[Any]):
         """A line as the net reads it, its `<mask>`s hidden; what is predicted is every token from all that is read."""
         text = same_mask(text)
         ids = read_gaps(text, self.tokenizer).ids if MASK in text else self.tokenizer.encode(text)
+        refuse_long(ids)
         ids = np.append(ids, EOS_ID).astype(np.int64)
         is_hidden = ids == GAP
         tokens = [MASK if hidden else self._symbol(int(i)) for i, hidden in zip(ids, is_hidden, strict=True)]
@@ -116,6 +117,7 @@ class MaskedTextModel(TextModel[Any]):
         """Every gap is filled from both of its sides; other gaps of a text are hidden too."""
 
         def fill(texts: Sequence[Gapped]) -> Array:
+            refuse_long(max((one.ids for one in texts), key=len))
             ids, lengths = pad_all([np.append(one.ids, EOS_ID) for one in texts])
             is_hidden = ids == GAP
             log_probs: Array = self.net.predict(np.where(is_hidden, UNK_ID, ids), lengths, is_hidden)

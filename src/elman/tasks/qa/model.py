@@ -14,7 +14,7 @@ from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
 from elman.explain.kind import OF_WORDS, of_cells
-from elman.explain.reading import AttentionMap, Reading
+from elman.explain.reading import AttentionMap, Reading, refuse_long
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.label_metrics import class_numbers
@@ -222,6 +222,7 @@ class ChosenAnswers(QaModel):
         sizes = stories.sentence_lengths.tolist()
         sentences = [row[:size] for row, size in zip(stories.sentences, sizes, strict=True)]
         ids = np.concatenate(sentences)
+        refuse_long(ids)
         chosen = self.net.predict(stories)[0].argmax(axis=1)
         return Reading(
             tokens=[self.words.tokenizer.tokens[i] for i in ids],

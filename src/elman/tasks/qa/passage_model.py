@@ -12,7 +12,7 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
-from elman.explain.reading import Reading
+from elman.explain.reading import Reading, refuse_long
 from elman.lm.search import Hypothesis, beam_search
 from elman.tasks.qa.metrics import answer_numbers
 from elman.tasks.qa.model import Answer, QaModel, share_wrong
@@ -74,6 +74,7 @@ class PassageAnswers(QaModel):
         context = [place.word for place in place_words(read_context(question, self.data), self.data)]
         if not context:
             raise UsageError("the context has no words", hint="write CONTEXT<tab>QUESTION")
+        refuse_long(source)
         return source, [*split_sentence(question.question, self.data), EOS, *context, EOS]
 
     @abstractmethod

@@ -13,7 +13,7 @@ from elman import pictures
 from elman.core.arrays import Array
 from elman.core.errors import UsageError, no_such
 from elman.explain.kind import OF_WORDS, of_cells
-from elman.explain.reading import Reading, refuse_empty
+from elman.explain.reading import Reading, refuse_empty, refuse_long
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
 from elman.tasks.label_metrics import confusions
@@ -149,6 +149,7 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         """A sentence as the net reads it; what is predicted is the tag of each word."""
         sentence = text.split()
         refuse_empty(sentence)
+        refuse_long(sentence)
         words = self._words([sentence])
         chosen = self.net.predict(words).best[0]
         return Reading(
