@@ -27,7 +27,7 @@ from elman.core.stored import holds_model
 from elman.tasks.base import Report, TaskModel
 from elman.training.progress import Progress
 
-KEPT_SHARE = 0.04  # of the budget for what is neither training nor measuring
+KEPT_SHARE, KEPT_SECONDS = 0.04, 6.0  # of the budget, and at least: for what is neither training nor measuring
 MEASURING_SHARE = 0.01  # of the budget for measuring a net, before one was measured
 MIXING = (
     3.0  # times as long as measuring: tuning a mixture scores the validation text by all members, then it is measured
@@ -81,7 +81,7 @@ class Runner:
         shares = [one.share for one in rest if self.request.is_trained(one)]
         each = max(self.measuring_seconds, MEASURING_SHARE * self.request.budget_seconds)
         times = sum(MIXING if one.members else 1.0 for one in rest)
-        kept = KEPT_SHARE * self.request.budget_seconds + each * times
+        kept = max(KEPT_SECONDS, KEPT_SHARE * self.request.budget_seconds) + each * times
         left = self._left()
         if left < MIN_NET_SECONDS:
             raise UsageError("nothing is left of the budget", hint="--overwrite begins again, with a longer --budget")
