@@ -39,6 +39,7 @@ SNM_SHARE = 0.03  # of a budget that the better of the two may take
 FIT_SECONDS = 4e-4  # a token of validation text, for a net of some 500 units
 FIT_SHARE, MIN_FIT_SECONDS = 0.06, 6.0  # of a budget for fitting weights and caches; a text too long for it is cut
 MIN_FIT_TOKENS = 4_096  # that a mixture is fitted to, whatever it takes
+SAVE_SECONDS = 1.5  # kept for saving the mixture
 CACHE_SECONDS = 1.8e-4  # a token, for caches and EM: half as long again as measured
 FEW_SYMBOLS, LONG_ORDER = 1_000, 8  # a vocabulary of characters or events, and the n-grams it gets
 
@@ -135,7 +136,7 @@ def _affordable(lms: list[Any], ids: Array, *, reset_lines: bool, deadline: floa
         score_text(lm, sample, reset_lines=reset_lines)
     now = time.monotonic()
     each = (now - began) / max(len(sample), 1) + CACHE_SECONDS
-    affordable = (deadline - now) / each
+    affordable = (deadline - SAVE_SECONDS - now) / each
     return ids if affordable >= len(ids) else ids[: max(MIN_FIT_TOKENS, int(affordable))]
 
 
