@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ class Explained:
     record: Any
     directory: Path | None
 
+    @abstractmethod
     def tensors(self) -> dict[str, Array]:
         """Every array that is saved."""
-        raise NotImplementedError
 
     def kinds(self, text: str = "") -> tuple[str, ...]:
         """The kinds of explanations that it can give; the first says most, for this text."""

@@ -6,6 +6,7 @@ A run lives in `DIR/checkpoints` (`tasks.run_folder`) until it is over. A model 
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -174,6 +175,7 @@ def resume_net(
 def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_progress: OnProgress) -> TaskModel[Any]:
     """Train, measure and save."""
     from elman.training.loop import Trainer
+    from elman.training.signals import Stopped
 
     task, budget = run.task, run.budget
     finishing = 0.0 if budget is None else task.finishing_seconds(run.record, run.examples, budget)
@@ -198,7 +200,13 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
     deadline = float("inf") if budget is None else budget.deadline - max(0.5, 0.01 * budget.seconds)
     trained = time.monotonic()
     model = task.wrap(run.record, run.examples.assets, run.net, None)
-    model, valid = task.finish(model, run.examples, outcome, deadline=deadline)
+    try:
+        model, valid = task.finish(model, run.examples, outcome, deadline=deadline)
+    except KeyboardInterrupt:
+        if run.out is None:
+            raise
+        hint = f"elman resume {run.out} goes on from there"
+        raise Stopped("stopped by Ctrl-C after training, saved", signum=signal.SIGINT, hint=hint) from None
     for sentence in _notes_on(valid, task, run.examples):
         notes.append(sentence)
         report(sentence)

@@ -13,6 +13,7 @@ import elman
 from elman.core.errors import UsageError
 from elman.tasks.lm import blend
 from elman.training.progress import Progress
+from elman.training.signals import Stopped
 
 SETTINGS = {"model.hidden": 8, "train.batch": 4, "train.bptt": 12, "train.steps": 20, "train.checkpoint_steps": 5}
 
@@ -80,6 +81,20 @@ def test_a_run_that_was_stopped_still_becomes_the_mixture(files: tuple[Path, Pat
     found, expected = (model.record.valid["perplexity_crosswise"] for model in (made, whole))
     assert found == pytest.approx(expected, rel=1e-4)  # the rate follows the clock a little, where there is a budget
     assert made.record.counts is None
+
+
+def test_ctrl_c_while_it_is_mixed_says_how_to_go_on(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(blend, "fit_mixture", interrupt)
+        with pytest.raises(Stopped) as stopped:
+            train(files, tmp_path / "m")
+    assert (stopped.value.exit_code, stopped.value.hint) == (130, f"elman resume {tmp_path / 'm'} goes on from there")
+    assert families(elman.resume(tmp_path / "m")) == ["lstm", "mkn", "neural-cache", "cache"]
 
 
 def test_too_short_a_time_is_for_counting(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
