@@ -33,6 +33,7 @@ NET = {
     "train.log_steps": 1,
     "train.batch": 4,
     "train.learning_rate": 0.01,
+    "train.precision": "float32",
 }
 STREAM = NET | {"model.head": "full", "model.tied": True, "train.bptt": 8}
 PROMPT = "the cat"

@@ -26,7 +26,7 @@ def train(text: Path, monkeypatch: pytest.MonkeyPatch, measured: list[float], **
     said: list[str] = []
     found = iter(measured)
     monkeypatch.setattr("elman.training.speed.measure_peak", lambda **_: next(found))
-    monkeypatch.setattr(loop, "measure_peak", lambda: IDLE)
+    monkeypatch.setattr(loop, "measure_peak", lambda **_: IDLE)
     given = {
         "budget": "5m",
         "units": "space",

@@ -9,4 +9,4 @@ from elman.training import loop as trainer_module
 
 @pytest.fixture(autouse=True)
 def known_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_module, "measure_peak", lambda: 1e11)
+    monkeypatch.setattr(trainer_module, "measure_peak", lambda **_: 1e11)

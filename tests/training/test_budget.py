@@ -187,7 +187,7 @@ def test_saving_is_counted_and_the_last_save_is_the_callers(tmp_path: Path, monk
 def test_a_budget_too_short_for_a_step_is_refused_with_the_least_that_would_do(
     ready: float, step: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainer_module, "measure_peak", lambda: 6.0 * 2 * Tiny(hidden=2).count_flops() * 6 / step)
+    monkeypatch.setattr(trainer_module, "measure_peak", lambda **_: 6.0 * 2 * Tiny(hidden=2).count_flops() * 6 / step)
     error = error_of(lambda: timed_run(1.0, ready=ready, step=step, valid=0.0, exact=0.0))
     assert isinstance(error, UsageError) and error.exit_code == 2
     assert "too short" in error.what and "at least" in (error.hint or "")

@@ -175,7 +175,7 @@ def test_progress_has_all_that_a_bar_shows() -> None:
 
 def test_more_than_the_peak_is_never_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine that was busy when its peak was measured, progress once said `107 % of peak`."""
-    monkeypatch.setattr("elman.training.loop.measure_peak", lambda: 1.0)
+    monkeypatch.setattr("elman.training.loop.measure_peak", lambda **_: 1.0)
     found = run(trainer(epochs=1.0))
     assert max(p.fraction_of_peak for p in found) == 1.0
 

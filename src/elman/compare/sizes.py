@@ -24,7 +24,7 @@ def settle(request: Request, parts: Parts, *, seconds: float) -> dict[str, Setti
 
     With `equal`, the width of each net is such that it has about as many parameters as the first.
     """
-    from elman.training.speed import measure_peak
+    from elman.training.speed import measure_machine
 
     assert request.sweep is not None
     first = request.entries[0]
@@ -34,7 +34,9 @@ def settle(request: Request, parts: Parts, *, seconds: float) -> dict[str, Setti
         request.task.name, list(parts.train), given, valid=valid, holds_out=valid is None, seed=request.seed
     )
     prepared = request.task.prepare(asked)
-    plan = request.task.plan(prepared, Means(seconds, measure_peak(repeats=40), given["model"], given["train"]))
+    machine = measure_machine()
+    means = Means(seconds, machine.flops_per_second, given["model"], given["train"], machine.bfloat16_speedup)
+    plan = request.task.plan(prepared, means)
     chosen = {f"model.{key}": value for key, value in plan.model.items()}
     chosen |= {f"train.{key}": value for key, value in plan.train.items()}
     if request.sweep.equal is None:

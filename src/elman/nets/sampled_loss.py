@@ -21,7 +21,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elman.nets.cross_entropy import LogitBuffer
+from elman.nets.cross_entropy import LogitBuffer, add_product_, rounded
 from elman.nets.maxent import Entries, SparseLogits, add_entries, add_gradient
 
 MIN_COMPLEMENT = 8.0  # lower bound of 1 - p in units of machine epsilon: its logarithm must be finite
@@ -93,7 +93,7 @@ def sampled_loss(
     """The mean of a criterion, with a gradient; and each row's, without one. `extra` is added to W h + b."""
     ngrams_F = None if extra is None else extra.weight
     losses: tuple[Tensor, Tensor] = _SampledLoss.apply(  # type: ignore[no-untyped-call]
-        kind, features_NP, weight_VP, bias_V, ngrams_F, targets_N, drawn, extra, scale
+        kind, rounded(features_NP), weight_VP, bias_V, ngrams_F, targets_N, drawn, extra, scale
     )
     return losses
 
@@ -118,6 +118,7 @@ class _SampledLoss(torch.autograd.Function):
         words_K, log_chances_V = drawn
         num_drawn = len(words_K)
         weight_KP = weight_VP.index_select(0, words_K)
+        factor_KP = weight_KP.to(features_NP.dtype)
         shift_V = bias_V * scale - log_chances_V
         shift_K = shift_V.index_select(0, words_K)
         columns_V = torch.full_like(log_chances_V, -1, dtype=torch.int64)
@@ -128,12 +129,12 @@ class _SampledLoss(torch.autograd.Function):
         grad_KP = torch.zeros_like(weight_KP)
         grad_VP, grad_V = torch.zeros_like(weight_VP), torch.zeros_like(bias_V)
         grad_F = None if ngrams_F is None else torch.zeros_like(ngrams_F)
-        nats_N = features_NP.new_empty(len(features_NP))
-        buffer = LogitBuffer(features_NP, num_drawn + 1)
+        nats_N = weight_VP.new_empty(len(features_NP))
+        buffer = LogitBuffer(features_NP, num_drawn + 1, dtype=weight_VP.dtype)
         for first, last in buffer.chunks:
             rows_RP, targets_R = features_NP[first:last], targets_N[first:last]
             own_RP = weight_VP.index_select(0, targets_R)
-            x_RW = buffer.products(rows_RP, weight_KP, shift_K, alpha=scale)
+            x_RW = buffer.products(rows_RP, factor_KP, shift_K, alpha=scale)
             x_RW[:, num_drawn] = (rows_RP * own_RP).sum(1).mul_(scale).add_(shift_V.index_select(0, targets_R))
             if extra is not None and ngrams_F is not None:
                 entries = _used_entries(extra.entries(first, last), columns_V, targets_R, target_column=num_drawn)
@@ -146,8 +147,10 @@ class _SampledLoss(torch.autograd.Function):
             if grad_F is not None:
                 add_gradient(grad_F, entries, places_M, x_RW, share=share)
             errors_RK, error_R = x_RW[:, :num_drawn], x_RW[:, num_drawn] * share
-            torch.addmm(own_RP.mul_(error_R[:, None]), errors_RK, weight_KP, alpha=share, out=grad_NP[first:last])
-            torch.addmm(grad_KP, errors_RK.t(), rows_RP, alpha=share, out=grad_KP)
+            factor_RK = errors_RK.to(features_NP.dtype)
+            grad_NP[first:last] = own_RP.mul_(error_R[:, None])
+            add_product_(grad_NP[first:last], factor_RK, factor_KP, alpha=share)
+            add_product_(grad_KP, factor_RK.t(), rows_RP, alpha=share)
             grad_VP.index_add_(0, targets_R, rows_RP * error_R[:, None])
             grad_V.index_add_(0, targets_R, error_R)
             grad_V.index_add_(0, words_K, errors_RK.sum(0).mul_(share))

@@ -1,19 +1,28 @@
 """Recurrences over time with hand-written gradients.
 
 Autograd would add one small matrix product per step to the gradient of the recurrent weights; here the errors of all
-steps are stored and the gradient is one large product. T steps · B rows · H hidden · G gates and candidates
+steps are stored and the gradient is one large product. Under `torch.autocast` they stay in float32: their products are
+small, and conversions would cost what they save. T steps · B rows · H hidden · G gates and candidates
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
+from torch.amp import custom_fwd
 from torch.autograd.function import once_differentiable
 
 Activation = Literal["tanh", "sigmoid", "relu"]
 Recurrence = Literal["plain", "additive", "gated"]
+Forward = TypeVar("Forward", bound=Callable[..., Tensor])
+
+
+def _in_float32(forward: Forward) -> Forward:
+    made: Forward = custom_fwd(forward, device_type="cpu", cast_inputs=torch.float32)
+    return made
 
 
 def activate_(values: Tensor, activation: Activation) -> Tensor:
@@ -49,6 +58,7 @@ class ElmanScan(torch.autograd.Function):
     """
 
     @staticmethod
+    @_in_float32
     def forward(
         ctx: Any,
         values_TBG: Tensor,
@@ -112,6 +122,7 @@ class GruScan(torch.autograd.Function):
     """
 
     @staticmethod
+    @_in_float32
     def forward(ctx: Any, values_TBG: Tensor, weight_GH: Tensor, bias_H: Tensor, start_BH: Tensor) -> Tensor:
         num_steps, num_rows, _ = values_TBG.shape
         hidden = start_BH.shape[1]
@@ -166,6 +177,7 @@ class ResetFirstGruScan(torch.autograd.Function):
     """
 
     @staticmethod
+    @_in_float32
     def forward(ctx: Any, values_TBG: Tensor, weight_GH: Tensor, start_BH: Tensor) -> Tensor:
         num_steps, num_rows, _ = values_TBG.shape
         hidden = start_BH.shape[1]

@@ -58,21 +58,21 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
     prepare_environment()
     import torch
 
-    from elman.training.speed import measure_peak
+    from elman.training.speed import measure_machine
 
     threads = choose_threads(request.threads)
     torch.set_num_threads(threads)
     if (advice := advise_on_load(threads)) is not None:
         request.report(advice)
-    flops = measure_peak(repeats=40)  # half a second: others' work on the machine comes and goes
-    run, plan = size(task, prepared, request, flops)
+    machine = measure_machine()
+    run, plan = size(task, prepared, request, machine)
     try:
-        return _begin(run, prepared, request, on_progress=second_look(task, prepared, request, plan, flops))
+        return _begin(run, prepared, request, on_progress=second_look(task, prepared, request, plan, machine))
     except FasterMachineError as faster:
         request.report(faster.sentence)
         if run.out is not None:
             remove_run(run.out)
-        run, _ = size(task, prepared, request, faster.flops)
+        run, _ = size(task, prepared, request, faster.machine)
         return _begin(run, prepared, request, on_progress=request.on_progress)
 
 

@@ -12,7 +12,7 @@ from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared,
 from elman.tasks.founded_task import FoundedTask
 from elman.training.budget import Budget
 from elman.training.config import TrainConfig
-from elman.training.plan import Means, Plan
+from elman.training.plan import Machine, Means, Plan
 from elman.training.progress import Progress
 
 DEFAULT_SECONDS = 1800.0  # training time that a net is sized for where there is no budget
@@ -38,7 +38,7 @@ class Run:
 
 
 def size(
-    task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], request: TrainRequest, flops: float
+    task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], request: TrainRequest, machine: Machine
 ) -> tuple[Run, Plan]:
     """A net of the size that suits the time and the machine, ready to be trained, and the plan that says why."""
     import torch
@@ -47,7 +47,7 @@ def size(
 
     budget, given = request.budget, request.settings
     seconds = PLANNED_SHARE * training_seconds(task, prepared, budget)
-    plan = task.plan(prepared, Means(seconds, flops, given["model"], given["train"]))
+    plan = task.plan(prepared, _means(seconds, machine, request))
     freeze = {} if prepared.foundation is None else {"freeze": FREEZE_SHARE}
     train = make(TrainConfig, {**plan.train, **freeze, **given["train"]}, section="train")
     record, net = prepared.record, prepared.start
@@ -73,10 +73,10 @@ def size(
 class FasterMachineError(Exception):
     """The machine is much faster than it was when the net was sized."""
 
-    def __init__(self, sentence: str, flops: float) -> None:
+    def __init__(self, sentence: str, machine: Machine) -> None:
         super().__init__(sentence)
         self.sentence = sentence
-        self.flops = flops
+        self.machine = machine
 
 
 def second_look(
@@ -84,10 +84,10 @@ def second_look(
     prepared: Prepared[Any, Any, Any],
     request: TrainRequest,
     plan: Plan,
-    flops: float,
+    machine: Machine,
 ) -> OnProgress:
     """Passes progress on; early in a run under a budget, the machine is measured again, and a net that is too narrow given up."""
-    from elman.training.speed import measure_peak
+    from elman.training.speed import measure_machine
 
     looked = request.budget is None or prepared.start is not None or "hidden" not in plan.model
 
@@ -97,21 +97,32 @@ def second_look(
         if looked or progress.fraction is None or progress.fraction < LOOK_SHARE:
             return
         looked = True
-        now = measure_peak(repeats=40)
-        if now < FASTER * flops:
+        now = measure_machine()
+        faster = now.flops_per_second / machine.flops_per_second
+        if faster < FASTER:
             return
-        means = Means(
-            training_seconds(task, prepared, request.budget), now, request.settings["model"], request.settings["train"]
-        )
+        means = _means(training_seconds(task, prepared, request.budget), now, request)
         hidden = task.plan(prepared, means).model.get("hidden", 0)
         if hidden > plan.model["hidden"]:
             raise FasterMachineError(
-                f"the machine was busy when the net was sized and is {now / flops:.1f} times as fast now: begun again with "
+                f"the machine was busy when the net was sized and is {faster:.1f} times as fast now: begun again with "
                 f"{hidden} units instead of {plan.model['hidden']}",
                 now,
             )
 
     return follow
+
+
+def _means(seconds: float, machine: Machine, request: TrainRequest) -> Means:
+    given = request.settings
+    return Means(
+        seconds,
+        machine.flops_per_second,
+        given["model"],
+        given["train"],
+        machine.bfloat16_speedup,
+        is_limited=request.budget is not None,
+    )
 
 
 def training_seconds(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], budget: Budget | None) -> float:

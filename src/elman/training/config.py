@@ -39,6 +39,10 @@ class TrainConfig(Config):
     freeze: float = Field(
         0.0, ge=0, lt=1, description="share of the run in which weights from --init hold still; 0.2 with a foundation"
     )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32",
+        description="type of the factors of matrix products in training; weights, scores and saved models are float32",
+    )
     batch: int | None = Field(None, ge=1, description="rows of a batch; chosen by the data and the time if not given")
     bptt: int | None = Field(None, ge=1, description="tokens of truncated backpropagation through time")
     bptt_spread: float = Field(
@@ -85,7 +89,8 @@ class TrainConfig(Config):
         return self
 
     @model_serializer(mode="wrap")
-    def _leave_out_freeze(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """`freeze` is written only by runs with a foundation: the records of all others stay as they are."""
+    def _leave_out_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """`freeze` and `precision` are written only where they are used: the records of all other runs stay as they are."""
         found: dict[str, Any] = write(self)
-        return {key: value for key, value in found.items() if key != "freeze" or value}
+        later = {"freeze": 0.0, "precision": "float32"}
+        return {key: value for key, value in found.items() if key not in later or value != later[key]}

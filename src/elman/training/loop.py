@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import TypeAdapter
 
 from elman.nets.memory import kept_memory
@@ -122,7 +123,7 @@ class Trainer:
 
     def _prepare(self) -> None:
         """Measure the machine and take the first snapshot; under a budget, reserve time for the end of the run."""
-        self._peak_flops = measure_peak()
+        self._peak_flops = measure_peak(dtype=getattr(torch, self.config.precision))
         step_tokens = min(self._batches.tokens_per_step, self._batches.tokens_per_epoch)
         step_flops = 6.0 * self.model.count_flops() * step_tokens
         self._pace.step_estimate = step_flops / (ASSUMED_EFFICIENCY * self._peak_flops)

@@ -15,6 +15,14 @@ BETA1 = 0.9  # of Adam, for nets that read rows: their batches differ more from 
 
 
 @dataclass(frozen=True)
+class Machine:
+    """How fast matrices are multiplied here, as measured."""
+
+    flops_per_second: float
+    bfloat16_speedup: float = 1.0  # over float32
+
+
+@dataclass(frozen=True)
 class Means:
     """What a plan has to go by: the time, the machine, and what the user has set, which is not to be chosen."""
 
@@ -22,6 +30,8 @@ class Means:
     flops_per_second: float  # of the machine's matrix product, as measured
     model: Mapping[str, Any] = field(default_factory=dict)
     train: Mapping[str, Any] = field(default_factory=dict)
+    bfloat16_speedup: float = 1.0  # of the machine's matrix product
+    is_limited: bool = False  # the seconds are a budget, not a guess
 
 
 @dataclass(frozen=True)

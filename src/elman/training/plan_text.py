@@ -2,69 +2,141 @@
 
 A run of C operations spends 6 for each weight of a matrix product and token, so width and passes compete for them. On two
 cores and Penn Treebank one LSTM layer of 400-512 was best for 20 minutes: about 3.5 tokens for each such weight.
+Where the processor multiplies bfloat16 faster, so does the plan count on it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from elman.nets.config import NetConfig
 from elman.nets.sampling import choose_samples
 from elman.training.plan import Means, Plan
 
-TOKENS_PER_WEIGHT = 3.5
-EFFICIENCY = 0.75  # share of the machine's peak that a training step reaches
+MIN_TOKENS_PER_WEIGHT = 1.6  # fewer, and a narrower net is better: 2.3 were best in four minutes on one core (docs/log.md)
 SIZES = (64, 100, 128, 160, 200, 256, 320, 400, 512, 640, 768, 1024, 1280, 1536)
+# A step is slower than its products at their best: by 1 + NARROW / hidden, and by 1 + FEW / rows of a batch. Fitted to the
+# steps of LSTMs of 64 to 400 in batches of 8 to 64 on one core. What is not a product does not gain from bfloat16.
+NARROW, FEW = 70.0, 5.0
 MANY_WORDS = 5_000  # vocabulary size below which the full softmax is cheap
-FULL_FROM = 400  # hidden size that must be affordable with a full softmax; else the head is sampled
+FULL_FROM = 1024  # hidden size that must be affordable with a full softmax; else the head is sampled
 ADAPTIVE_SHARE = 0.12  # share of the full softmax's work that an adaptive one does
+SAMPLES_PER_UNIT = 2  # words drawn for each unit of a wide net: a fifth of its work
 NGRAM_WEIGHTS = 150_000  # matrix weights that cost as much as one token's n-gram features
 ALONE_WIDTH = 40  # hidden size whose output layer costs as much as n-gram features without a net
 ATTENTION_WINDOW = 128
 ATTENTION_LAYERS = 2
 MIN_STEPS = 1_200  # steps of a run: a short one takes smaller batches rather than fewer steps
-HIGHEST_RATE, WIDE = 0.005, 256
+MOST_ROWS, FEWEST_ROWS = 64, 8  # of a batch
+HIGHEST_RATE, WIDE, VERY_WIDE = 0.005, 256, 512
 MAX_DROPOUT = 0.6
-MAX_PASSES = 40  # passes after which validation has usually stopped improving
+MIN_SPEEDUP = 1.5  # of products in bfloat16, from which on a step is faster, too
+MAX_PASSES = 100  # after so many, with as much dropout as there is, a net gets no better
+LARGE_PRODUCTS = (
+    "lstm",
+    "transformer",
+    "window",
+)  # families without small products step by step, which gain from bfloat16
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a net of any size would have to do."""
+
+    record: type[NetConfig]
+    family: str
+    means: Means
+    num_tokens: int
+    layers: int
+    bptt: int
+    speedup: float  # of products, by their precision
+
+    def efficiency(self, hidden: int, rows: int) -> float:
+        """Share of the machine's peak, in float32, that a training step reaches."""
+        narrow, few = NARROW * self.speedup / max(hidden, 1), FEW * self.speedup / rows
+        return self.speedup / ((1.0 + narrow) * (1.0 + few))
+
+    def tokens(self, hidden: int, rows: int, weights: float) -> float:
+        """So many are trained on in the time there is."""
+        operations = self.means.seconds * self.means.flops_per_second * self.efficiency(hidden, rows)
+        return operations / (6.0 * weights)
+
+    def rows(self, hidden: int, weights: float) -> int:
+        """Of a batch: as given, or as many as leave enough steps."""
+        if (given := self.means.train.get("batch")) is not None:
+            return int(given)
+        rows = MOST_ROWS // 2 if self.family == "transformer" else MOST_ROWS
+        while rows > FEWEST_ROWS and (
+            self.tokens(hidden, rows, weights) < MIN_STEPS * rows * self.bptt or self.num_tokens < 20 * rows * self.bptt
+        ):
+            rows //= 2
+        return rows
+
+    def weights(self, hidden: int, outputs: float) -> float:
+        """That a token is multiplied with."""
+        return matmul_weights(self.record, self.family, hidden, outputs, layers=self.layers)
+
+    def is_affordable(self, hidden: int, outputs: float) -> bool:
+        """Whether each weight still sees enough tokens."""
+        weights = self.weights(hidden, outputs)
+        tokens = self.tokens(hidden, self.rows(hidden, weights), weights)
+        return tokens >= MIN_TOKENS_PER_WEIGHT * weights
 
 
 def plan_text(record: type[NetConfig], means: Means, *, family: str, num_tokens: int, vocab_size: int) -> Plan:
     """Sizes for what the user has not set. The record of the net says what its layers cost and the rate they stand."""
     given, train = means.model, means.train
     chosen: dict[str, Any] = {}
-    operations = means.seconds * means.flops_per_second * EFFICIENCY
+    layers = int(given.get("layers", ATTENTION_LAYERS if family == "transformer" else 1))
+    bptt = _choose_bptt(family, train, vocab_size)
+    precision = _choose_precision(family, means)
+    is_low = (precision or train).get("precision") == "bfloat16"
+    speedup = max(1.0, means.bfloat16_speedup) if is_low else 1.0
+    work = _Work(record, family, means, num_tokens, layers, int(train.get("bptt") or bptt["bptt"]), speedup)
     if "head" not in given:
-        chosen["head"] = _choose_head(record, family, operations, vocab_size)
+        chosen["head"] = _choose_head(work, vocab_size)
     head = given.get("head", chosen.get("head", "full"))
     hidden = None if given.get("hidden") is None else int(given["hidden"])
     if "tied" not in given and head != "adaptive" and (family != "window" or head != "full") and hidden != 0:
         chosen["tied"] = True
-    outputs = _outputs(head, vocab_size, given.get("samples"))
-    layers = int(given.get("layers", ATTENTION_LAYERS if family == "transformer" else 1))
     if hidden is None:
-        hidden = _choose_hidden(record, family, operations, num_tokens, outputs, layers=layers)
-        chosen["hidden"] = hidden
-    weights = matmul_weights(record, family, hidden, outputs, layers=layers) if hidden else ALONE_WIDTH * outputs
+        hidden = chosen["hidden"] = _choose_hidden(work, head, vocab_size, given.get("samples"))
+    outputs = _outputs(head, vocab_size, given.get("samples"), hidden)
+    if head == "sampled" and "samples" not in given and outputs - 1.0 > choose_samples(vocab_size):
+        chosen["samples"] = int(outputs - 1.0)
+    weights = work.weights(hidden, outputs) if hidden else ALONE_WIDTH * outputs
     weights += NGRAM_WEIGHTS if given.get("maxent") else 0
-    passes = operations / (6.0 * weights) / max(num_tokens, 1)
+    rows = work.rows(hidden, weights)
+    passes = work.tokens(hidden, rows, weights) / max(num_tokens, 1)
+    settings = bptt | ({} if "batch" in train else {"batch": rows}) | _choose_rate(record, family, hidden, train)
+    if means.is_limited and passes > MAX_PASSES and not {"epochs", "steps"} & train.keys():
+        settings["epochs"] = passes = float(MAX_PASSES)
     if not any(key.startswith("dropout") for key in given):
         chosen["dropout"] = choose_dropout(min(passes, MAX_PASSES), hidden)
     if family == "transformer":
         chosen |= _choose_window(given, num_tokens)
     if given.get("recurrence") == "additive" and "layer_norm" not in given:
         chosen["layer_norm"] = True  # a sum over all the text: as it is, the output could not be read
-    settings = _choose_batch(family, train, num_tokens, vocab_size, tokens=passes * num_tokens)
-    settings |= _choose_rate(record, family, hidden, train)
-    return Plan(chosen, settings, passes, f"{num_tokens:,} tokens")
+    return Plan(chosen, settings | precision, passes, f"{num_tokens:,} tokens")
 
 
-def _outputs(head: str, vocab_size: int, samples: Any) -> float:
+def _choose_precision(family: str, means: Means) -> dict[str, Any]:
+    """Products in bfloat16 where the processor has them and nearly all work of a net is large products."""
+    is_chosen = "precision" not in means.train and means.bfloat16_speedup >= MIN_SPEEDUP
+    return {"precision": "bfloat16"} if is_chosen and family in LARGE_PRODUCTS else {}
+
+
+def _outputs(head: str, vocab_size: int, samples: Any, hidden: int) -> float:
     """Words that a token is compared with in training: all, those of its clusters, or those that were drawn."""
     if head in ("full", "adaptive"):
         return vocab_size * (ADAPTIVE_SHARE if head == "adaptive" else 1.0)
-    return choose_samples(vocab_size, None if samples is None else int(samples)) + 1.0
+    wanted = choose_samples(vocab_size, None if samples is None else int(samples))
+    if head == "sampled" and samples is None:
+        wanted = max(wanted, min(vocab_size, SAMPLES_PER_UNIT * hidden))
+    return wanted + 1.0
 
 
 def matmul_weights(record: type[NetConfig], family: str, hidden: int, outputs: float, *, layers: int) -> float:
@@ -78,26 +150,17 @@ def choose_dropout(passes: float, hidden: int) -> float:
     return 0.0 if value < 0.04 else round(min(value, MAX_DROPOUT), 2)
 
 
-def _choose_head(record: type[NetConfig], family: str, operations: float, vocab_size: int) -> str:
+def _choose_head(work: _Work, vocab_size: int) -> str:
     """All words at once where there are few, or time enough; else some drawn anew for every step."""
-    full = matmul_weights(record, family, FULL_FROM, vocab_size, layers=1)
-    return "full" if vocab_size < MANY_WORDS or full <= _affordable(operations) else "sampled"
+    return "full" if vocab_size < MANY_WORDS or work.is_affordable(FULL_FROM, vocab_size) else "sampled"
 
 
-def _affordable(operations: float) -> float:
-    """Weights that still see enough tokens each, with a little leeway."""
-    return 1.15 * math.sqrt(operations / (6.0 * TOKENS_PER_WEIGHT))
-
-
-def _choose_hidden(
-    record: type[NetConfig], family: str, operations: float, num_tokens: int, outputs: float, *, layers: int
-) -> int:
+def _choose_hidden(work: _Work, head: str, vocab_size: int, samples: Any) -> int:
     """The widest net that still sees enough tokens, and whose cells are not absurdly many for so little text."""
     best = SIZES[0]
     for size in SIZES:
-        weights = matmul_weights(record, family, size, outputs, layers=layers)
-        cells = matmul_weights(record, family, size, 0, layers=layers)
-        if weights <= _affordable(operations) and cells <= 10.0 * num_tokens:
+        is_small = work.weights(size, 0) <= 10.0 * work.num_tokens
+        if is_small and work.is_affordable(size, _outputs(head, vocab_size, samples, size)):
             best = size
     return best
 
@@ -109,24 +172,17 @@ def _choose_window(given: Mapping[str, Any], num_tokens: int) -> dict[str, Any]:
 
 def _choose_rate(record: type[NetConfig], family: str, hidden: int, given: Mapping[str, Any]) -> dict[str, Any]:
     """Only the LSTM stands the highest rate when it is wide; narrow nets all do, and in a short run they need it."""
-    usual = record.usual_rate(family)
-    if given.get("optimiser", "adam") not in ("adam", "adamw") or usual is None or given.get("learning_rate"):
+    if given.get("optimiser", "adam") not in ("adam", "adamw") or given.get("learning_rate"):
         return {}
+    usual = record.usual_rate(family)
+    if usual is None:
+        return {} if hidden <= VERY_WIDE else {"learning_rate": round(HIGHEST_RATE * (VERY_WIDE / hidden) ** 0.5, 5)}
     factor = 1.0 if family == "transformer" else max(1.0, (WIDE / max(hidden, 1)) ** 2)
     return {"learning_rate": min(HIGHEST_RATE, usual * factor)}
 
 
-def _choose_batch(
-    family: str, given: Mapping[str, Any], num_tokens: int, vocab_size: int, *, tokens: float
-) -> dict[str, Any]:
-    """Long windows for small alphabets, and where all of a window is read at once; fewer rows for more steps."""
-    chosen: dict[str, Any] = {}
-    bptt = int(given["bptt"]) if given.get("bptt") is not None else 0
-    if not bptt:
-        bptt = chosen["bptt"] = (35 if vocab_size > 1000 else 100) * (2 if family == "transformer" else 1)
-    if given.get("batch") is None:
-        rows = 32 if family == "transformer" else 64
-        while rows > 8 and (tokens / (rows * bptt) < MIN_STEPS or num_tokens < 20 * rows * bptt):
-            rows //= 2
-        chosen["batch"] = rows
-    return chosen
+def _choose_bptt(family: str, given: Mapping[str, Any], vocab_size: int) -> dict[str, Any]:
+    """Long windows for small alphabets, and where all of a window is read at once."""
+    if given.get("bptt") is not None:
+        return {}
+    return {"bptt": (35 if vocab_size > 1000 else 100) * (2 if family == "transformer" else 1)}

@@ -61,7 +61,8 @@ class Run:
         rate = rate * self.state.rate_factor * batch.scale
         random_before = self._random
         with self._own_random_state():
-            loss, carried = self.model.batch_loss(batch, self.carried)
+            with self._precision():
+                loss, carried = self.model.batch_loss(batch, self.carried)
             nats, tokens = float(loss.nats), int(loss.tokens)
             self._check_loss(float(loss.total.detach()), nats / max(tokens, 1), batch, random_before)
             self.optimiser.zero_grad()
@@ -118,6 +119,10 @@ class Run:
         position = self.state.position
         pool = f", pool {position.block + 1}" if position.block else ""
         return f"step {self.state.step + 1} (pass {position.epoch + 1}{pool}, batch at {position.offset})"
+
+    def _precision(self) -> torch.autocast:
+        """Products of fewer bits inside the block, if the settings want it and the processor computes them."""
+        return torch.autocast("cpu", torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
     @contextmanager
     def _own_random_state(self) -> Iterator[None]:

@@ -8,13 +8,17 @@ from collections import deque
 
 import torch
 
+from elman.training.plan import Machine
 
-def measure_peak(size: int = 1024, *, repeats: int = 4, seconds: float = 0.5) -> float:
+
+def measure_peak(
+    size: int = 1024, *, repeats: int = 4, seconds: float = 0.5, dtype: torch.dtype = torch.float32
+) -> float:
     """Floating-point operations a second of this machine's matrix product, the best of a few.
 
     Takes hardly longer than `seconds`: on a busy machine forty products of 13 ms took ten seconds.
     """
-    left, right = torch.ones(size, size), torch.ones(size, size)
+    left, right = torch.ones(size, size, dtype=dtype), torch.ones(size, size, dtype=dtype)
     best, began = float("inf"), time.perf_counter()
     for _ in range(repeats):
         start = time.perf_counter()
@@ -24,6 +28,26 @@ def measure_peak(size: int = 1024, *, repeats: int = 4, seconds: float = 0.5) ->
         if now - began > seconds:
             break
     return 2.0 * size**3 / best
+
+
+def measure_machine() -> Machine:
+    """In half a second: others' work on the machine comes and goes."""
+    speedup = 1.0 if torch.cuda.is_available() else _measure_bfloat16_speedup()
+    return Machine(measure_peak(repeats=40), speedup)
+
+
+def _measure_bfloat16_speedup(size: int = 512, *, repeats: int = 8) -> float:
+    """How many times as fast this machine multiplies matrices of bfloat16 as of float32; below 1 where it cannot."""
+    matrices = [torch.ones(size, size, dtype=dtype) for dtype in (torch.float32, torch.bfloat16)]
+    best = [float("inf")] * 2
+    for _ in range(repeats):
+        for index, matrix in enumerate(matrices):  # in turns, so that other work on the machine slows both
+            start = time.perf_counter()
+            torch.mm(matrix, matrix)
+            best[index] = min(best[index], time.perf_counter() - start)
+        if best[1] > 4 * best[0]:
+            break  # emulated: a product may take a second
+    return best[0] / best[1]
 
 
 class Meter:

@@ -165,7 +165,7 @@ class NeuralModel(NeuralLm[L], StreamNet):
         targets_N = targets.t().flatten()
         histories_NK = None if reading.histories is None else reading.histories.flatten(0, 1)
         penalty_N = None if reading.penalty is None else reading.penalty.flatten()
-        carried = tuple(leaf.detach() for leaf in reading.carried)
+        carried = tuple(leaf.detach().to(own.dtype) for leaf, own in zip(reading.carried, state, strict=True))
         if lengths is not None:
             times = torch.arange(inputs.shape[1], device=inputs.device)
             real = (times[:, None] < lengths[None, :]).flatten().nonzero()[:, 0]
