@@ -17,8 +17,8 @@ they are, so they follow the text too, by the exponentiated gradient (Kivinen an
 
     log weight <- log weight + weight_rate (share of the token's probability - weight), and normalised
 
-A mixture that went from 84.37 to 82.21 without both goes to 81.21, and at a rate that is too high by half to 81.26 instead
-of 84.86 (docs/log.md): so the rate is not tuned for each model. `B` rows, `T` tokens, `M` members.
+A mixture that went from 84.37 to 82.21 without both goes to 81.2, and at a rate that is too high to 81.3 instead of 84.9
+(docs/log.md): so the rate is not tuned for each model. `B` rows, `T` tokens, `M` members.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ from elman.text.units.vocabulary import EOS_ID
 
 # The usual gradients are measured on sampled text of so many rows, each of so many segments.
 SAMPLED_ROWS, SAMPLED_SEGMENTS = 100, 10
-UNADAPTED_SHARE = 0.3  # of a net's weight in the mixture that the net as it was trained has at the beginning
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,13 @@ class Dynamics:
 
     segment: int = 20  # tokens that are scored before they are learned from
     rate: float = 3e-4  # learning rate of nets
-    decay: float = 0.015  # how far all of a net's weights alike go back to the trained ones, at every segment
+    decay: float = 0.004  # how far all of a net's weights alike go back to the trained ones, at every segment
     weight_rate: float = 0.01  # learning rate of the logarithms of a mixture's weights, a token
+    unadapted_share: float = 0.3  # of a net's weight in the mixture that the net as it was trained has at the beginning
 
     def __str__(self) -> str:
-        return f"even-decay,{self.segment},{self.rate:g},{self.decay:g},weights,{self.weight_rate:g}"
+        weights = f"{self.weight_rate:g},{self.unadapted_share:g}"
+        return f"even-decay,{self.segment},{self.rate:g},{self.decay:g},weights,{weights}"
 
 
 @contextmanager
@@ -71,7 +72,8 @@ def adapting(
         nets = [
             _AdaptedNet(adapted, net, dynamics, rng=rng, reset_lines=reset_lines) for net, adapted in copies.items()
         ]
-        mixture = _with_copies(lm if isinstance(lm, Mixture) else Mixture([cast(Member, lm)], np.ones((1, 1))), copies)
+        mixture = lm if isinstance(lm, Mixture) else Mixture([cast(Member, lm)], np.ones((1, 1)))
+        mixture = _with_copies(mixture, copies, dynamics.unadapted_share)
         yield _SegmentScorer(mixture, nets, dynamics, reset_lines=reset_lines).score
 
 
@@ -93,12 +95,12 @@ def _nets_in(part: object) -> Iterator[StreamNet]:
         yield from _nets_in(member)
 
 
-def _with_copies(mixture: Mixture, copies: Mapping[StreamNet, StreamNet]) -> Mixture:
-    """The mixture with a copy in the place of each net, and the net itself added with a part of its weight."""
+def _with_copies(mixture: Mixture, copies: Mapping[StreamNet, StreamNet], share: float) -> Mixture:
+    """The mixture with a copy in the place of each net, and the net itself added with a share of its weight."""
     nets = [i for i, member in enumerate(mixture.members) if isinstance(member, StreamNet)]
-    members = [_with_copies(part, copies) if isinstance(part, Mixture) else part for part in mixture.members]
-    weights = np.concatenate([mixture.weights, UNADAPTED_SHARE * mixture.weights[:, nets]], axis=1)
-    weights[:, nets] *= 1 - UNADAPTED_SHARE
+    members = [_with_copies(part, copies, share) if isinstance(part, Mixture) else part for part in mixture.members]
+    weights = np.concatenate([mixture.weights, share * mixture.weights[:, nets]], axis=1)
+    weights[:, nets] *= 1 - share
     for i in nets:
         members.append(members[i])
         members[i] = cast(Member, copies[cast(StreamNet, members[i])])
