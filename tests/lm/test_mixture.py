@@ -102,6 +102,35 @@ def test_the_bucket_of_the_last_word_chooses_the_weights() -> None:
     np.testing.assert_allclose(np.exp(mixed.predict(after_0))[0], [0.2, 0.8], rtol=1e-6)
 
 
+@pytest.mark.parametrize("bucketed", [False, True], ids=["one set", "buckets"])
+def test_gains_are_the_gradient_by_the_logarithms_of_the_weights(bucketed: bool) -> None:
+    lm, tokens, lengths = mixture(bucketed=bucketed), np.array([[2, 0, 3, 1, 2], [3, 3, 0, 0, 0]]), np.array([5, 2])
+    log_probs, gains_BTM, _ = lm.score_gains(tokens, lengths, lm.start(2))
+    np.testing.assert_array_equal(log_probs, lm.score(tokens, lengths, lm.start(2))[0])
+    is_possible = np.isfinite(log_probs)
+    assert not gains_BTM[1, 2:].any() and not gains_BTM[~is_possible].any()
+    for member in range(3):
+        up, down = (
+            lm.reweighted(np.exp(step * np.eye(3)[member])).score(tokens, lengths, lm.start(2))[0][is_possible]
+            for step in (0.01, -0.01)
+        )
+        np.testing.assert_allclose(gains_BTM[is_possible, member], (up - down) / 0.02, atol=1e-4)
+
+
+def test_a_token_that_nobody_thinks_possible_brings_no_gains() -> None:
+    lm = Mixture([CacheModel(CacheConfig(window=3), vocab_size=4)] * 2, np.array([[0.9, 0.1]]))
+    log_probs, gains_BTM, _ = lm.score_gains(np.array([[2, 3]]), np.array([2]), lm.start(1))
+    assert log_probs[0, 1] == -np.inf
+    np.testing.assert_allclose(gains_BTM, 0, atol=1e-6)
+
+
+def test_weights_times_factors_are_normalised_again() -> None:
+    lm = mixture(bucketed=True).reweighted(np.array([2.0, 1.0, 0.5]))
+    np.testing.assert_allclose(
+        lm.weights, [[1 / 1.4, 0.3 / 1.4, 0.1 / 1.4], [0.2 / 0.7, 0.1 / 0.7, 0.4 / 0.7], [0, 1, 0]]
+    )
+
+
 def test_models_of_different_vocabularies_are_refused() -> None:
     caches = [CacheModel(CacheConfig(window=3), vocab_size=size) for size in (1000, 1200)]
     with pytest.raises(UsageError, match="1,000 and 1,200 words") as error:

@@ -21,7 +21,7 @@ from elman.training import dynamic
 from elman.training.dynamic import Dynamics, adapting, nets_of
 from tests.tasks.lm.zoo import build
 
-FAST = Dynamics(segment=4, rate=0.05, decay=0.01)
+FAST = Dynamics(segment=4, rate=0.05, decay=0.01, weight_rate=0.05)
 VARIED = ["lstm", "gru", "adaptive", "adaptive, tied", "tied, projected", "learned start", "frozen vectors", "window"]
 VARIED += ["maxent", "maxent alone", "maxent, nce", "transformer"]
 TEXT = np.random.default_rng(0).integers(0, 6, 30)
@@ -100,25 +100,42 @@ def test_all_weight_on_a_net_is_the_net_alone() -> None:
 
 
 def test_a_step_is_that_of_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
-    """W <- W + decay (W0 - W) - rate g / (s + mean of s), first with W = W0, then away from it: the decay is even."""
-    net = build("lstm")
-    weights = list(net.parameters())
+    """W <- W + decay (W0 - W) - rate g / (s + mean of s), and log weights + weight_rate (share - weight) at every token."""
+    net, moved = build("lstm"), build("lstm")
+    weights, trained = list(moved.parameters()), list(net.parameters())
     rng = torch.Generator().manual_seed(0)
     usual = [torch.rand(weight.shape, generator=rng, dtype=weight.dtype) for weight in weights]
     mean = sum(float(sizes.mean()) for sizes in usual) / len(usual)  # every tensor counts the same
     monkeypatch.setattr(dynamic._AdaptedNet, "_usual_gradients", lambda *_, **__: [sizes.clone() for sizes in usual])
     found = adapted(net, TEXT[:12])
-    trained = [weight.detach().clone() for weight in weights]
-    read, carried, state = torch.tensor([[EOS_ID, *TEXT]]), net.start_training(1), net.start(1)
+    read, carried = torch.tensor([[EOS_ID, *TEXT]]), moved.start_training(1)
+    states, log_weights = [moved.start(1), net.start(1)], np.log([0.7, 0.3])
     for first in (0, 4, 8):
-        log_probs, state = net.score(TEXT[None, first : first + 4], np.array([4]), state)
-        np.testing.assert_allclose(found[first : first + 4], -log_probs[0], rtol=1e-6)
-        net.zero_grad()
-        loss, carried = net.eval().loss(read[:, first : first + 4], read[:, first + 1 : first + 5], None, carried)
+        shares = np.exp(log_weights) / np.exp(log_weights).sum()
+        scored = [
+            one.score(TEXT[None, first : first + 4], np.array([4]), state)
+            for one, state in zip((moved, net), states, strict=True)
+        ]
+        states = [state for _, state in scored]
+        joint_2T = shares[:, None] * np.exp([log_probs[0] for log_probs, _ in scored])
+        np.testing.assert_allclose(found[first : first + 4], -np.log(joint_2T.sum(axis=0)), rtol=1e-5)
+        log_weights += FAST.weight_rate * (joint_2T / joint_2T.sum(axis=0) - shares[:, None]).sum(axis=1)
+        moved.zero_grad()
+        loss, carried = moved.eval().loss(read[:, first : first + 4], read[:, first + 1 : first + 5], None, carried)
         loss.total.backward()
         with torch.no_grad():
             for weight, origin, sizes in zip(weights, trained, usual, strict=True):
                 weight += 0.01 * (origin - weight) - 0.05 * weight.grad / (sizes + mean)
+
+
+def test_weight_goes_to_the_member_that_predicts_better() -> None:
+    """A net that runs wild costs little: what it was before is a member too, and is given its weight."""
+    net, rng = build("lstm"), np.random.default_rng(3)
+    text = rng.integers(0, 6, 2_000)
+    wild = Dynamics(segment=4, rate=1.0, decay=0.0, weight_rate=0.05)
+    deaf = Dynamics(segment=4, rate=1.0, decay=0.0, weight_rate=0.0)
+    assert adapted(net, text, dynamics=wild)[1_000:].mean() < adapted(net, text, dynamics=deaf)[1_000:].mean() - 0.05
+    assert adapted(net, text, dynamics=wild)[1_000:].mean() < static(net, text)[1_000:].mean() + 0.05
 
 
 def test_what_repeats_itself_is_learned() -> None:

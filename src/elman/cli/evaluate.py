@@ -53,11 +53,11 @@ def evaluate(
         typer.Option(
             "--dynamic",
             help="Also let nets learn from each piece of the text once it is scored "
-            "(RMS-scaled steps, and for all weights one decay towards the trained ones).",
+            "(RMS-scaled steps, and for all weights one decay towards the trained ones), mixed with what they were before.",
         ),
     ] = False,
     dynamic_rate: Annotated[
-        float | None, typer.Option(min=0, metavar="R", help="How fast they learn. [default: 0.00015]")
+        float | None, typer.Option(min=0, metavar="R", help="How fast they learn. [default: 0.0003]")
     ] = None,
     seed: Seed = 1,
     threads: Threads = None,

@@ -128,7 +128,35 @@ class Mixture:
             pieces.append(nats)
         return np.concatenate(pieces, axis=1), state
 
+    def score_gains(self, tokens: Array, lengths: Array, state: MixtureState) -> tuple[Array, Array, MixtureState]:
+        """Like `score`, with each member's share of a token's probability minus its weight in the middle, (B, T, M).
+
+        0 at padding and where a token is impossible. Elsewhere it is the gradient of the log-probability by the logarithms of
+        weights that are normalised afterwards.
+        """
+        members, buckets, after = self._score_members(tokens, lengths, state)
+        nats = self._mix(members, buckets)
+        gains = self._shares(members, buckets, nats) - self.weights[buckets]
+        is_padding = np.arange(tokens.shape[1]) >= lengths[:, None]
+        gains[is_padding | np.isneginf(nats)] = 0
+        nats[is_padding] = 0
+        return nats, gains, after
+
+    def reweighted(self, factors: Array) -> Mixture:
+        """The same members, their weights multiplied by factors (M,) and normalised again."""
+        weights = self.weights * factors
+        return Mixture(self.members, weights / weights.sum(axis=1, keepdims=True), word_buckets=self.word_buckets)
+
     def _score(self, tokens: Array, lengths: Array, state: MixtureState) -> tuple[Array, MixtureState]:
+        members, buckets, after = self._score_members(tokens, lengths, state)
+        nats = self._mix(members, buckets)
+        nats[np.arange(tokens.shape[1]) >= lengths[:, None]] = 0
+        return nats, after
+
+    def _score_members(
+        self, tokens: Array, lengths: Array, state: MixtureState
+    ) -> tuple[list[Array], Array, MixtureState]:
+        """The log-probabilities by each member, (B, T), the bucket before each token, (B, T), and the state after."""
         features: dict[int, Array] = {}
         scored: list[tuple[Array, Any]] = []
         for i, (member, part) in enumerate(zip(self.members, state.members, strict=True)):
@@ -140,9 +168,8 @@ class Mixture:
             else:
                 scored.append(member.score(tokens, lengths, part))
         buckets = np.concatenate([state.buckets[:, None], self._buckets_after(tokens)], axis=1)
-        nats = self._mix((log_probs for log_probs, _ in scored), buckets[:, :-1])
-        nats[np.arange(tokens.shape[1]) >= lengths[:, None]] = 0
-        return nats, MixtureState(tuple(part for _, part in scored), buckets[np.arange(len(tokens)), lengths])
+        after = MixtureState(tuple(part for _, part in scored), buckets[np.arange(len(tokens)), lengths])
+        return [log_probs for log_probs, _ in scored], buckets[:, :-1], after
 
     def explain(self, tokens: Array, state: MixtureState) -> Trace:
         """How much of each token's probability every member gave, and what the members recorded."""
@@ -160,9 +187,7 @@ class Mixture:
                 arrays |= {f"members.{i}.{name}": array for name, array in trace.arrays.items()}
         buckets = np.concatenate([state.buckets, self._buckets_after(tokens[:-1])])
         total = self._mix((part[None] for part in log_probs), buckets[None])[0]
-        with np.errstate(invalid="ignore"):
-            shares = np.exp(np.stack(log_probs, axis=1) + self._log_weights[buckets] - total[:, None])
-        return Trace(total, {"shares": np.nan_to_num(shares), **arrays})
+        return Trace(total, {"shares": self._shares(log_probs, buckets, total), **arrays})
 
     def join(self, states: Sequence[MixtureState]) -> MixtureState:
         """The rows of several states as one batch; each member joins its own."""
@@ -195,6 +220,12 @@ class Mixture:
 
     def _buckets_after(self, tokens: Array) -> Array:
         return np.zeros(tokens.shape, np.int32) if self.word_buckets is None else self.word_buckets[tokens]
+
+    def _shares(self, log_probs: Sequence[Array], buckets: Array, total: Array) -> Array:
+        """The part of each token's probability that every member gave; 0 where a token is impossible. -> (..., M)"""
+        with np.errstate(invalid="ignore"):
+            shares = np.exp(np.stack(log_probs, axis=-1) + self._log_weights[buckets] - total[..., None])
+        return np.asarray(np.nan_to_num(shares))
 
     def _mix(self, log_probs: Iterable[Array], buckets: Array) -> Array:
         total: Array | None = None

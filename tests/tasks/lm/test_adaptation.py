@@ -84,7 +84,7 @@ def test_dynamic_evaluation_is_told_beside_the_usual_numbers_and_changes_nothing
     found = run("evaluate", net, text, "--dynamic", "--dynamic-rate", "0.001", "--json").json
     assert {key: found[key] for key in usual} == usual
     assert found["perplexity_dynamic"] < usual["perplexity"]
-    assert found["signature_dynamic"] == f"{usual['signature']}|dynamic:even-decay,20,0.001,0.015"
+    assert found["signature_dynamic"] == f"{usual['signature']}|dynamic:even-decay,20,0.001,0.004,weights,0.01,0.3"
     assert {"perplexity_low_dynamic", "perplexity_high_dynamic", "nats_per_token_dynamic"} <= found.keys()
     assert (net / "model.safetensors").read_bytes() == before
     mixed = run("mix", net, counts, "neural-cache:theta=1,decay=1", "--valid", text, "--out", tmp_path / "mix")
