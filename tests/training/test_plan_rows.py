@@ -8,7 +8,9 @@ from elman.training.plan import Means, Plan
 from elman.training.plan_rows import plan_rows
 
 
-def plan(seconds: float, *, enough_passes: float | None = None, num_rows: int = 7000, **train: Any) -> Plan:
+def plan(
+    seconds: float, *, enough_passes: float | None = None, num_rows: int = 7000, max_nets: int = 1, **train: Any
+) -> Plan:
     return plan_rows(
         Means(seconds, 5e10, {}, train),
         num_rows=num_rows,
@@ -16,12 +18,21 @@ def plan(seconds: float, *, enough_passes: float | None = None, num_rows: int = 
         rows="texts",
         dropout=0.5,
         enough_passes=enough_passes,
+        max_nets=max_nets,
     )
 
 
 def test_more_time_makes_wider_nets() -> None:
     widths = [plan(seconds).model["hidden"] for seconds in (10, 60, 300, 3000)]
     assert widths == sorted(widths) and widths[0] == 64 and widths[-1] == 300
+
+
+def test_nets_are_more_before_they_are_wider() -> None:
+    plans = [plan(seconds, enough_passes=8, max_nets=3).model for seconds in (5, 40, 80, 3000)]
+    assert [found["nets"] for found in plans] == sorted(found["nets"] for found in plans)
+    assert plans[0]["nets"] == 1 and plans[-1]["nets"] == 3
+    assert all(found["nets"] == 3 for found in plans if found["hidden"] > 64) and plans[-1]["hidden"] > 64
+    assert "nets" not in plan(300, enough_passes=8).model
 
 
 def test_a_run_ends_when_its_texts_were_read_often_enough() -> None:
