@@ -17,7 +17,7 @@ from elman.testing import check_task_model
 from tests.commands import Run
 
 SMALL = ["--set", "model.hidden=12", "--set", "model.dropout=0", "--set", "train.batch=20", "--threads", "1"]
-SMALL += ["--set", "train.learning_rate=0.01", "--set", "model.nets=1"]
+SMALL += ["--set", "train.learning_rate=0.01"]
 
 
 def make_rows(count: int, seed: int) -> list[tuple[str, str, int, str]]:
@@ -198,8 +198,7 @@ def test_a_label_that_was_held_out_is_not_called_missing(run: Run, tmp_path: Pat
 
 # ---------------------------------------------------------------------------------------- the net and the linear model
 
-UNTRAINED = ["--set=train.steps=1", "--set=train.learning_rate=0.000001", "--threads=1"]
-UNTRAINED += ["--set=model.hidden=4", "--set=model.nets=1"]
+UNTRAINED = ["--set=train.steps=1", "--set=train.learning_rate=0.000001", "--threads=1", "--set=model.hidden=4"]
 COLUMNS = {"softmax": "1", "sigmoid": "2", "linear": "3"}
 
 
