@@ -14,7 +14,7 @@ from tests.guards.cases import CASES, MIXTURE, call, describe_case, differences,
 HERE = Path(__file__).parent
 REFERENCES: dict[str, Any] = json.loads((HERE / "references.json").read_text())
 # What models of version 0.1.0 answer where new ones are meant to answer otherwise: with context=fixed the sum of a source
-# reaches the decoder's cells today, and in theirs the output alone; and the bias of a full softmax began at zero. Never made anew.
+# reaches the decoder's cells today, and in theirs the output alone; the bias of a full softmax began at zero. Never made anew.
 OLD_REFERENCES: dict[str, Any] = REFERENCES | json.loads((HERE / "references-0.1.0.json").read_text())
 
 

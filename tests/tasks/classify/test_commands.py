@@ -301,3 +301,19 @@ def test_a_budget_that_is_too_short_for_the_linear_model_ends_it_early_and_says_
     )
     assert made.code == 0 and "no time to train the linear model to its end" in made.err
     assert float(str(kept(tmp_path, "m")["linear_accuracy"])) > 0.5
+
+
+def test_several_nets_are_saved_and_predict_as_one(run: Run, folder: Path, tmp_path: Path) -> None:
+    options = ["--set=data.source=4", "--set=data.target=1", "--set=model.nets=2", "--set=model.baseline=false"]
+    files = [folder / "train.tsv", "--valid", folder / "valid.tsv", "--out", tmp_path / "m", "--epochs", "4"]
+    assert run("train", "classify", *files, *SMALL, *options).code == 0
+    assert kept(tmp_path, "m")["accuracy"] == 1.0
+    model = elman.load(tmp_path / "m")
+    assert {name.split(".")[1] for name in model.tensors()} == {"0", "1"}
+    first, second = (model.tensors()[f"nets.{number}.output.weight"] for number in (0, 1))
+    assert not np.array_equal(first, second)
+    assert model.encode("the great film").shape == (24,)
+    shown = run("explain", tmp_path / "m", "the awful film", "--kind", "saliency")
+    assert shown.code == 0 and "this is of the first of 2 nets; predicts: their mean" in shown.out + shown.err
+    lines = ["the great film", "", "awful", "on again"]
+    check_task_model(model, folder=tmp_path, lines=lines, data=folder / "valid.tsv")

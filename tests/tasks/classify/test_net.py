@@ -13,7 +13,7 @@ from elman.nets.inputs import NetInputs
 from elman.tasks.classify.config import ClassifierConfig
 from elman.tasks.classify.data import LabelBatch
 from elman.tasks.classify.linear import LinearModel, fit_linear, loss_of
-from elman.tasks.classify.net import ClassifierModel
+from elman.tasks.classify.net import ClassifierModel, Ensemble
 
 WORDS = np.array([[2, 3, 4, 5], [5, 1, 1, 1], [3, 3, 1, 1]])
 LENGTHS = np.array([4, 1, 2])
@@ -25,11 +25,11 @@ TARGETS: dict[str, Any] = {
 KINDS = list(itertools.product(["last", "mean", "max", "attention"], ["softmax", "sigmoid", "linear"], [True, False]))
 
 
-def make(pool: str, output: str, both: bool) -> ClassifierModel:
-    settings = {"hidden": 4, "embedding": 3, "pool": pool, "output": output, "bidirectional": both}
+def make(pool: str, output: str, both: bool, *, seed: int = 0, nets: int = 1) -> ClassifierModel:
+    settings = {"hidden": 4, "embedding": 3, "pool": pool, "output": output, "bidirectional": both, "nets": nets}
     return ClassifierModel(
         ClassifierConfig.model_validate(settings),
-        NetInputs(6, rng=torch.Generator().manual_seed(0), dtype=torch.float64),
+        NetInputs(6, rng=torch.Generator().manual_seed(seed), dtype=torch.float64),
         num_labels=1 if output == "linear" else 3,
         centre=3.0 if output == "linear" else 0.0,
         spread=2.0 if output == "linear" else 1.0,
@@ -58,6 +58,27 @@ def test_a_text_alone_is_the_text_in_a_batch(pool: str, output: str, both: bool)
 def test_what_was_saved_says_the_same(pool: str, output: str, both: bool) -> None:
     model = make(pool, output, both)
     again = ClassifierModel.from_tensors(model.config, model.tensors()).eval()
+    assert np.array_equal(model.predict(WORDS, LENGTHS), again.predict(WORDS, LENGTHS))
+
+
+@pytest.mark.parametrize("output", ["softmax", "sigmoid", "linear"])
+def test_several_nets_say_their_mean_and_learn_as_if_each_were_alone(output: str) -> None:
+    nets = [make("attention", output, True, seed=seed, nets=3) for seed in range(3)]
+    batch = LabelBatch(WORDS, LENGTHS, TARGETS[output])
+    alone = [net.batch_loss(batch, None)[0] for net in nets]
+    gradients = [torch.autograd.grad(loss.total, net.output.weight)[0] for net, loss in zip(nets, alone, strict=True)]
+    model = Ensemble(nets).eval()
+    np.testing.assert_allclose(
+        model.scores(WORDS, LENGTHS), np.mean([net.scores(WORDS, LENGTHS) for net in nets], axis=0), rtol=1e-5
+    )
+    np.testing.assert_allclose(model.attention_weights(WORDS, LENGTHS).sum(1), 1.0, rtol=1e-6)
+    loss, _ = model.batch_loss(batch, None)
+    assert float(loss.nats) == pytest.approx(np.mean([float(one.nats) for one in alone]))
+    assert loss.tokens == 3
+    loss.total.backward()
+    for net, gradient in zip(nets, gradients, strict=True):
+        torch.testing.assert_close(net.output.weight.grad, gradient)
+    again = Ensemble.from_tensors(model.config, model.tensors()).eval()
     assert np.array_equal(model.predict(WORDS, LENGTHS), again.predict(WORDS, LENGTHS))
 
 

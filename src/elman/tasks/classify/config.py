@@ -53,6 +53,12 @@ class ClassifierConfig(TextEncoderConfig):
     output: Literal["softmax", "sigmoid", "linear"] = Field(
         "softmax", description="softmax: one class; sigmoid: several labels at once; linear: a number"
     )
+    nets: int = Field(
+        1,
+        ge=1,
+        le=20,
+        description="nets that are trained side by side, each with weights of its own; their mean predicts",
+    )
     baseline: bool = Field(
         True, description="train a linear model of one- and two-word phrases beside the net, and predict with both"
     )

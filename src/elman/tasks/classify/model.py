@@ -141,7 +141,7 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
         """A text as the net reads it; what is predicted is the label that it gives."""
         words = split_text(text, self.data)
         refuse_empty(words)
-        ids = self._encode_row(text)
+        ids, net = self._encode_row(text), self.net.first
         chosen = np.array([int(np.argmax(self.shares([words])[0]))])
         return Reading(
             tokens=words,
@@ -149,24 +149,26 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
             rows=["label"],
             columns=self.labels or ["value"],
             chosen=chosen,
-            words=lambda: self.net.words_read(ids),
-            trace=self.net.trace,
-            unrecorded=lambda: self.net.scores(ids[None], np.array([len(ids)]))[0, chosen],
+            words=lambda: net.words_read(ids),
+            trace=net.trace,
+            unrecorded=lambda: net.scores(ids[None], np.array([len(ids)]))[0, chosen],
             is_local=True,
             notes=self._reading_notes(words, int(chosen[0])),
         )
 
     def _reading_notes(self, words: Sequence[str], label: int) -> list[str]:
-        """What a look into the net does not show: the part of the linear model in the answer."""
+        """What a look into the net does not show: the part of other nets and of the linear model in the answer."""
+        nets = self.config.nets
+        shown = "this is of the net" if nets == 1 else f"this is of the first of {nets} nets"
         if self.linear is None or not self.part_weights.linear:
-            return []
+            return [] if nets == 1 else [f"{shown}; predicts: their mean"]
         strongest = self.linear.phrases(words, label)[:SHOWN_PHRASES]
         said = ", ".join(f"{phrase} {part:+.3g}" for phrase, part in strongest) or "no phrase that it knows"
-        return [f"this is of the net; predicts: {self.part_weights.sentence()}; strongest in the linear model: {said}"]
+        return [f"{shown}; predicts: {self.part_weights.sentence()}; strongest in the linear model: {said}"]
 
     def word_vectors(self) -> tuple[Sequence[str], Array]:
         """Those that it reads."""
-        return written_words(self.words.tokenizer, self.tensors()["reader.embedding.weight"])
+        return written_words(self.words.tokenizer, self.net.first.tensors()["reader.embedding.weight"])
 
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
         """How much each word counted."""
@@ -206,7 +208,7 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
         return self._answers(weights.combine(self._scores(texts, used)))
 
     def _answers(self, scores_NL: Array) -> Array:
-        net = self.net
+        net = self.net.first
         return answers_of(scores_NL, self.config.output, centre=float(net.centre), spread=float(net.spread))
 
     def _scores(self, texts: Sequence[Sequence[str]], parts: Sequence[str]) -> Array:
@@ -369,5 +371,5 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
                 case "sigmoid":
                     wrong.append(((shares >= LIKELY) != batch.targets).mean(axis=1))
                 case "linear":
-                    wrong.append(np.abs(shares[:, 0] - batch.targets) / float(net.spread))
+                    wrong.append(np.abs(shares[:, 0] - batch.targets) / float(net.first.spread))
         return float(np.concatenate(wrong).mean())

@@ -1,30 +1,69 @@
-"""What a whole text is: one class, several labels at once, or a number.
+"""What a whole text is: one class, several labels at once, or a number; said by one net, or by several as one.
 
 B rows · T words · O width of a text · L labels
 """
 
 from __future__ import annotations
 
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from torch.nn import Linear
+from torch.nn import Linear, ModuleList
 
 from elman.core.arrays import Array
 from elman.nets.inputs import NetInputs
 from elman.nets.pooling import Pool
 from elman.nets.text_encoder import TextEncoder
-from elman.nets.text_net import LabelNet, initialise_linear
+from elman.nets.text_net import LabelNet, TextNet, initialise_linear
 from elman.nets.trace import NetTrace
 from elman.nets.trainable import Loss
 from elman.tasks.classify.config import ClassifierConfig
 from elman.tasks.classify.data import LabelBatch
 
 
-class ClassifierModel(LabelNet):
+class TextClassifier(TextNet):
+    """What gives a text the scores of its labels."""
+
+    config: ClassifierConfig
+
+    def predict(self, words: Array, lengths: Array) -> Array:
+        """Probabilities of the labels, which sum to one if only one can be right; or the number. -> (B, L), (B, 1)"""
+        with torch.inference_mode():
+            scores_BL = self._scores(words, lengths)
+            match self.config.output:
+                case "softmax":
+                    scores_BL = scores_BL.softmax(1)
+                case "sigmoid":
+                    scores_BL = scores_BL.sigmoid()
+                case "linear":
+                    scores_BL = self.first.centre + self.first.spread * scores_BL
+            return scores_BL.to(torch.float32).cpu().numpy()
+
+    def scores(self, words: Array, lengths: Array) -> Array:
+        """What the labels' probabilities, or the number, are made of. -> (B, L)"""
+        with torch.inference_mode():
+            return self._scores(words, lengths).to(torch.float32).cpu().numpy()
+
+    @property
+    @abstractmethod
+    def first(self) -> ClassifierModel:
+        """The net that explanations and vectors are of."""
+
+    @abstractmethod
+    def attention_weights(self, words: Array, lengths: Array) -> Array:
+        """How much each word counted, pool=attention only. -> (B, T)"""
+
+    @abstractmethod
+    def _scores(self, words: Array, lengths: Array) -> Tensor:
+        """-> (B, L)"""
+
+
+class ClassifierModel(LabelNet, TextClassifier):
     """Words, layers, one vector for the text, an output.
 
     centre and spread are those of the numbers in training, where the answer is a number.
@@ -46,7 +85,7 @@ class ClassifierModel(LabelNet):
         dtype = inputs.dtype
         self.vocab_size = max(2, num_labels)
         self.reader = TextEncoder(config, inputs, drops_output=False)
-        self.config: ClassifierConfig = config.model_copy(update={"embedding": self.reader.config.embedding})
+        self.config = config.model_copy(update={"embedding": self.reader.config.embedding})
         self.pool = Pool(config.pool, self.reader.output_width, dtype=dtype)
         self.output = Linear(self.reader.output_width, num_labels, dtype=dtype)
         self.register_buffer("centre", torch.tensor(centre, dtype=dtype))
@@ -57,18 +96,10 @@ class ClassifierModel(LabelNet):
             self.pool.initialise(inputs.rng)
             initialise_linear(self.output, inputs.rng)
 
-    def predict(self, words: Array, lengths: Array) -> Array:
-        """Probabilities of the labels, which sum to one if only one can be right; or the number. -> (B, L), (B, 1)"""
-        with torch.inference_mode():
-            scores_BL = self._scores(words, lengths)
-            match self.config.output:
-                case "softmax":
-                    scores_BL = scores_BL.softmax(1)
-                case "sigmoid":
-                    scores_BL = scores_BL.sigmoid()
-                case "linear":
-                    scores_BL = self.centre + self.spread * scores_BL
-            return scores_BL.to(torch.float32).cpu().numpy()
+    @property
+    def first(self) -> ClassifierModel:
+        """Itself."""
+        return self
 
     def attention_weights(self, words: Array, lengths: Array) -> Array:
         """How much each word counted, pool=attention only. -> (B, T)"""
@@ -76,11 +107,6 @@ class ClassifierModel(LabelNet):
             lengths_B = self._ids(lengths)
             encoding = self.reader(self._ids(words).t(), lengths_B)
             return self.pool.weights(encoding, lengths_B).t().to(torch.float32).cpu().numpy()
-
-    def scores(self, words: Array, lengths: Array) -> Array:
-        """What the labels' probabilities, or the number, are made of. -> (B, L)"""
-        with torch.inference_mode():
-            return self._scores(words, lengths).to(torch.float32).cpu().numpy()
 
     def words_read(self, words: Array) -> Tensor:
         """The vectors of the words of one text (T,). -> (T, 1, E)"""
@@ -126,3 +152,50 @@ class ClassifierModel(LabelNet):
         text_BO = F.dropout(self.pool(encoding, lengths_B), self.config.rate("output"), training=self.training)
         scores_BL: Tensor = self.output(text_BO)
         return scores_BL
+
+
+class Ensemble(TextClassifier):
+    """Nets that read the same batches, each with weights and dropout of its own. Their scores are averaged."""
+
+    def __init__(self, nets: Sequence[ClassifierModel]) -> None:
+        super().__init__()
+        self.nets = ModuleList(nets)
+        self.config, self.vocab_size = self.first.config, self.first.vocab_size
+
+    @classmethod
+    def from_tensors(cls, config: ClassifierConfig, tensors: Mapping[str, Array]) -> Self:
+        """The nets whose `config` and `tensors()` these were."""
+        names = [f"nets.{number}." for number in range(config.nets)]
+        parts = [{key.removeprefix(name): tensors[key] for key in tensors if key.startswith(name)} for name in names]
+        return cls([ClassifierModel.from_tensors(config, part) for part in parts])
+
+    @property
+    def first(self) -> ClassifierModel:
+        """The first."""
+        return self._nets()[0]
+
+    @property
+    def encoder(self) -> TextEncoder:
+        """That of the first net."""
+        return self.first.reader
+
+    def attention_weights(self, words: Array, lengths: Array) -> Array:
+        """Their mean. -> (B, T)"""
+        weights_NBT = np.stack([net.attention_weights(words, lengths) for net in self._nets()])
+        return np.asarray(weights_NBT.mean(axis=0))
+
+    def batch_loss(self, batch: LabelBatch, state: Any) -> tuple[Loss, None]:
+        """Each net learns as if it were alone; the nats are their mean."""
+        losses = [net.batch_loss(batch, state)[0] for net in self._nets()]
+        total = torch.stack([loss.total for loss in losses]).sum()
+        return Loss(total, torch.stack([loss.nats for loss in losses]).mean(), losses[0].tokens), None
+
+    def count_flops(self) -> float:
+        """Multiply-adds of matrix products for one text, forward."""
+        return sum(net.count_flops() for net in self._nets())
+
+    def _scores(self, words: Array, lengths: Array) -> Tensor:
+        return torch.stack([net._scores(words, lengths) for net in self._nets()]).mean(0)
+
+    def _nets(self) -> list[ClassifierModel]:
+        return list(self.nets)  # type: ignore[arg-type]

@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 DROPOUT = 0.4
 USUAL_BATCH = 32
+MIN_STEPS = 2000  # in a minute, CoNLL-2003: 475 steps span F1 60, 1,000 of a third of the size 75 (docs/log.md)
+WORD_WIDTH = 300  # of a vector and the usual spelling together, for the cost
+SPELLING_COST = 130_000.0  # multiply-adds of the usual filters for a word of seven letters
 
 TagExamples = Examples[TagAssets, list[Sentence]]
 
@@ -105,8 +108,17 @@ class TagTask(FoundedTask[TagRecord, TagAssets, list[Sentence]]):
     def plan(self, prepared: Prepared[TagRecord, TagAssets, list[Sentence]], means: Means) -> Plan:
         """Sizes for what the user has not set; the output was chosen by the look of the tags."""
         tags = prepared.examples.arrays["train_tags"]
-        found = plan_rows(means, num_rows=count_rows(tags), num_tokens=len(tags), rows="sentences", dropout=DROPOUT)
         model = prepared.record.model
+        found = plan_rows(
+            means,
+            num_rows=count_rows(tags),
+            num_tokens=len(tags),
+            rows="sentences",
+            dropout=DROPOUT,
+            word_width=WORD_WIDTH,
+            word_cost=SPELLING_COST,
+            min_steps=MIN_STEPS,
+        )
         return replace(found, model={**found.model, "output": model.output, "scheme": model.scheme})
 
     def build(self, record: TagRecord, examples: TagExamples, *, report: Report) -> Any:
