@@ -44,7 +44,11 @@ def test_hyper_threads_are_not_cores_and_a_quota_counts(tmp_path: Path, monkeypa
 def test_waiting_threads_sleep_unless_the_user_says_otherwise() -> None:
     environment: dict[str, str] = {}
     prepare_environment(environment)
-    assert environment == {"OMP_WAIT_POLICY": "passive", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
+    assert environment == {
+        "OMP_WAIT_POLICY": "passive",
+        "GOMP_SPINCOUNT": "1000",
+        "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
+    }
     given = {"OMP_WAIT_POLICY": "active", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "7"}
     environment = dict(given)
     prepare_environment(environment)
