@@ -3,7 +3,8 @@
     python benchmarks/train_step.py [--rounds 10] [--hidden 256,512] [--words 10000,33000] [--threads 2] [--keep]
 
 Plain: nn.Embedding, nn.LSTM, nn.Linear, F.cross_entropy, forward and backward. Ours: `RecurrentModel.loss`, the same
-sizes, the same exact full softmax, forward and backward, under `kept_memory` as in every training. Evaluation: the same
+sizes, the same exact full softmax, forward and backward, under `kept_memory` as in every training; in float32, and in bfloat16
+as a plan chooses it where the processor has it. Evaluation: the same
 without gradients, against `RecurrentModel.score`. Each has a process of its own, so that neither changes how the other
 gets its memory; with --keep the plain way gets `kept_memory` too, which is most of what it lacks. The peak is the best
 product of two 1536 x 1536 matrices seen in the same run.
@@ -29,7 +30,7 @@ from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.tasks.lm.families.recurrent_net import RecurrentModel
 
 ROWS, TOKENS, PEAK_SIZE = 64, 35, 1536
-ROLES = ("plain step", "our step", "plain evaluation", "our evaluation", "peak")
+ROLES = ("plain step", "our step", "our bfloat16 step", "plain evaluation", "our evaluation", "peak")
 
 
 class Plain(nn.Module):
@@ -74,17 +75,19 @@ def make_action(role: str, hidden: int, vocab_size: int) -> Callable[[], object]
 
     def step_ours() -> None:
         ours.zero_grad()
-        ours.loss(inputs, targets, None, start)[0].total.backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=role == "our bfloat16 step"):
+            loss, _ = ours.loss(inputs, targets, None, start)
+        loss.total.backward()
 
     lengths = np.full(ROWS, TOKENS)
-    return step_ours if role == "our step" else lambda: ours.score(targets.numpy(), lengths, begin)
+    return step_ours if role.endswith("step") else lambda: ours.score(targets.numpy(), lengths, begin)
 
 
 def work(role: str, hidden: int, vocab_size: int, threads: int, keep: bool, pipe: Connection) -> None:
     """A process that runs its action whenever it is told to, and says how long it took."""
     torch.set_num_threads(threads)
     with ExitStack() as stack:
-        if role == "our step" or keep:
+        if role in ("our step", "our bfloat16 step") or keep:
             stack.enter_context(kept_memory())
         action = make_action(role, hidden, vocab_size)
         action()
@@ -132,6 +135,8 @@ def compare(hidden: int, vocab_size: int, options: argparse.Namespace) -> None:
         f"{seconds['plain step'] / seconds['our step']:6.2f}x",
         f"{3 * flops / seconds['our step'] / peak:9.2f}",
         f"{num_tokens / seconds['our step']:9.0f}",
+        f"{1000 * seconds['our bfloat16 step']:9.0f}",
+        f"{seconds['plain step'] / seconds['our bfloat16 step']:6.2f}x",
         f"{seconds['plain evaluation'] / seconds['our evaluation']:10.2f}x",
         f"{flops / seconds['our evaluation'] / peak:9.2f}",
         f"{peak / 1e9:8.0f}",
@@ -151,7 +156,7 @@ def main() -> None:
     print(
         f"{ROWS} rows x {TOKENS} tokens, {options.threads} threads, torch {torch.__version__}; best of {options.rounds}"
     )
-    print("hidden  words plain ms ours ms  ratio  of peak  tokens/s evaluation   of peak GFLOP/s")
+    print("hidden  words plain ms ours ms  ratio  of peak  tokens/s bfloat16   ratio evaluation   of peak GFLOP/s")
     for hidden in map(int, options.hidden.split(",")):
         for vocab_size in map(int, options.words.split(",")):
             compare(hidden, vocab_size, options)

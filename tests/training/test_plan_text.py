@@ -151,3 +151,45 @@ def test_a_two_way_model_is_narrower_than_one_of_one_way() -> None:
     assert "in each direction" in two.sentences(seconds=1150)[1]
     single = plan_bilm(Means(1150, FLOPS, {"layers": "1"}), **PTB)
     assert not {"layers", "skip"} & single.model.keys()
+
+
+def test_a_text_that_is_read_many_times_gets_more_kinds_of_dropout() -> None:
+    seldom, often = plan("lstm", 600, **PTB), plan("lstm", 7200, **PTB)
+    assert "weight_drop" not in seldom.model and "dropout_embedding" not in seldom.model
+    assert often.passes > 12 and often.model["weight_drop"] == 0.4 and often.model["dropout_embedding"] == 0.1
+    attention = plan("transformer", 36_000, **PTB).model
+    assert "dropout_embedding" in attention and "weight_drop" not in attention
+    given = plan("lstm", 7200, model={"weight_drop": "0.2"}, **PTB).model
+    assert "weight_drop" not in given
+
+
+def test_a_budget_of_a_day_ends_after_enough_passes_and_says_so() -> None:
+    means = Means(86_400, FLOPS, is_limited=True)
+    found = plan_text(find_family("lstm").record, means, family="lstm", num_tokens=50_000, vocab_size=2_000)
+    assert found.train["epochs"] == found.passes == 100
+    assert "end before its time is over" in found.sentences(seconds=86_400)[1]
+    given = plan_text(
+        find_family("lstm").record,
+        Means(86_400, FLOPS, {}, {"epochs": "300"}, is_limited=True),
+        family="lstm",
+        num_tokens=50_000,
+        vocab_size=2_000,
+    )
+    assert "epochs" not in given.train and not given.note
+    unlimited = plan("lstm", 86_400, num_tokens=50_000, vocab_size=2_000)
+    assert "epochs" not in unlimited.train
+
+
+def test_small_batches_and_narrow_nets_are_known_to_be_slow() -> None:
+    def passes(hidden: int, batch: int) -> float:
+        found = plan("lstm", 60, model={"hidden": hidden}, train={"batch": batch}, **PTB)
+        weights = matmul_weights(find_family("lstm").record, "lstm", hidden, 640.0, layers=1)
+        return found.passes * weights
+
+    assert passes(64, 8) < 0.7 * passes(64, 64) and passes(64, 64) < 0.7 * passes(512, 64)
+
+
+def test_wide_nets_are_compared_with_more_words_and_learn_at_a_lower_rate() -> None:
+    narrow, wide = (plan("lstm", 600, model={"hidden": size}, **PTB) for size in (256, 1024))
+    assert "samples" not in narrow.model and wide.model["samples"] == 2048
+    assert "learning_rate" not in narrow.train and wide.train["learning_rate"] == pytest.approx(0.00354)

@@ -11,7 +11,7 @@ from elman.core.arrays import Array
 from elman.lm.evaluate import Tally
 from elman.lm.protocol import FreeModel
 from elman.text.batches import LineBatches, StreamBatches, validation_batches
-from elman.training.pace import Pace
+from elman.training.pace import VALIDATION_SHARE, Pace
 from elman.training.protocols import Batches, Net
 from elman.training.run import Run
 from elman.training.temperature import fit_temperature
@@ -115,6 +115,8 @@ class StreamExaminer:
         reserve, num_tokens = pace.reserve, len(self.ids)
         per_token = _time_validation(self.model, self.batches, pace, max_tokens=self._timed_tokens)
         reserve.validation_seconds = per_token * num_tokens
+        if not self._is_exact and reserve.validation_seconds > VALIDATION_SHARE * pace.budget.seconds:
+            pace.validates, reserve.validation_seconds = False, 0.0  # the last weights are kept, whatever it would say
         temperature_seconds = TEMPERATURE_ROUNDS * per_token * min(num_tokens, TEMPERATURE_TOKENS)
         if with_temperature and temperature_seconds <= TEMPERATURE_SHARE * pace.budget.seconds:
             reserve.temperature_seconds = temperature_seconds

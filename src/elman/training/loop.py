@@ -212,7 +212,8 @@ class Trainer:
     def _finish(self, reason: str) -> None:
         """Validate the last weights, load the best ones into the model, evaluate these and save."""
         state, pace, examiner = self.state, self._pace, self._examiner
-        if examiner is not None and state.validated_step < state.step:
+        is_chosen = pace.validates or bool(self._run.best)
+        if examiner is not None and is_chosen and state.validated_step < state.step:
             self._validate_last_weights()
         self._save()  # a stop from here on loses nothing: only the rest of this function is done again
         self._raise_if_stopped()

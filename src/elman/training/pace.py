@@ -34,6 +34,7 @@ class Pace:
         self.budget = budget.after(spent) if budget is not None else None
         self.reserve = Reserve()
         self.meter = Meter()
+        self.validates = True  # whether there is time to, and anything to choose by it
         self.step_estimate = 0.0  # seconds that a step should take; used until one was timed
         self._origin = clock() - spent
         self._saved_at = self._validated_at = clock()
@@ -103,6 +104,8 @@ class Pace:
         """Every `validate_steps`; else under a budget as often as costs little; else after every pass."""
         if self.config.validate_steps is not None:
             return state.step % self.config.validate_steps == 0
+        if not self.validates:
+            return False
         if self.budget is not None:
             cost = self.reserve.validation_seconds
             interval = max(cost / VALIDATION_SHARE, VALIDATION_INTERVAL * self.budget.seconds)

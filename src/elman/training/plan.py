@@ -42,6 +42,7 @@ class Plan:
     train: dict[str, Any] = field(default_factory=dict)  # keys of TrainConfig
     passes: float = 0.0  # over the data that there should be time for
     data: str = ""  # what a pass is over: `1,234 tokens`
+    note: str = ""  # a sentence that the user should know
 
     def sentences(self, *, seconds: float | None) -> tuple[str, ...]:
         """What was chosen and, where there is a budget of seconds, what it should come to; nothing where nothing was."""
@@ -57,7 +58,7 @@ class Plan:
         passes = f"{self.passes:.1f}" if self.passes < 10 else f"{self.passes:.0f}"
         return (
             f"chosen for {format_duration(seconds)} of training: {chosen}",
-            f"that should be about {passes} passes over {self.data}",
+            f"that should be about {passes} passes over {self.data}" + (f"; {self.note}" if self.note else ""),
         )
 
 

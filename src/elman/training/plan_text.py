@@ -115,16 +115,18 @@ def plan_text(record: type[NetConfig], means: Means, *, family: str, num_tokens:
     weights += NGRAM_WEIGHTS if given.get("maxent") else 0
     rows = work.rows(hidden, weights)
     passes = work.tokens(hidden, rows, weights) / max(num_tokens, 1)
+    note = ""
     settings = bptt | ({} if "batch" in train else {"batch": rows}) | _choose_rate(record, family, hidden, train)
     if means.is_limited and passes > MAX_PASSES and not {"epochs", "steps"} & train.keys():
         settings["epochs"] = passes = float(MAX_PASSES)
+        note = "more would not make it better, so it will end before its time is over (--epochs for another number)"
     if not any(key.startswith("dropout") for key in given):
         chosen |= _choose_noise(record, min(passes, MAX_PASSES), hidden, given)
     if family == "transformer":
         chosen |= _choose_window(given, num_tokens)
     if given.get("recurrence") == "additive" and "layer_norm" not in given:
         chosen["layer_norm"] = True  # a sum over all the text: as it is, the output could not be read
-    return Plan(chosen, settings | precision, passes, f"{num_tokens:,} tokens")
+    return Plan(chosen, settings | precision, passes, f"{num_tokens:,} tokens", note)
 
 
 def _choose_precision(family: str, means: Means) -> dict[str, Any]:

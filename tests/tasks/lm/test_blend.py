@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import elman
 from elman.core.errors import UsageError
 from elman.tasks.lm import blend
+from elman.training import examiner
 from elman.training.progress import Progress
 from elman.training.signals import Stopped
 
@@ -120,13 +122,41 @@ def test_lines_read_alone_have_nothing_to_remember(files: tuple[Path, Path]) -> 
 def test_a_text_too_long_for_the_time_is_tuned_on_in_part(
     files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blend, "MIN_FIT_TOKENS", 100)
-    monkeypatch.setattr(blend, "CACHE_SECONDS", 600 / 150)  # time for some 150 tokens
+    monkeypatch.setattr(blend, "_affordable", lambda fit, ids, *, deadline: ids[:150])
     said: list[str] = []
     made = train(files, report=said.append)
     assert any("tokens of validation text" in sentence for sentence in said)
-    assert 100 <= made.record.valid["tokens"] < 200
+    assert made.record.valid["tokens"] == 150
     assert made.record.valid["bits_per_byte"] is None
+
+
+def test_how_much_can_be_tuned_on_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token takes a millisecond; once caches are full, SLOWER times that."""
+    now = 0.0
+
+    def fit(ids: np.ndarray) -> None:
+        nonlocal now
+        now += len(ids) / 1000
+
+    monkeypatch.setattr(blend, "time", SimpleNamespace(monotonic=lambda: now))
+    text, first = np.arange(100_000), blend.MIN_FIT_TOKENS / 1000
+    found = blend._affordable(fit, text, deadline=first + 13 + blend.SAVE_SECONDS)  # type: ignore[arg-type]
+    assert len(found) == pytest.approx(10_000, abs=1)
+    assert len(blend._affordable(fit, text, deadline=now + 1000)) == 100_000  # type: ignore[arg-type]
+    assert len(blend._affordable(fit, text, deadline=now)) == blend.MIN_FIT_TOKENS  # type: ignore[arg-type]
+
+
+def test_a_run_too_short_to_choose_among_weights_does_not_validate(files: tuple[Path, Path]) -> None:
+    """To read all of the validation text once took a tenth of a minute, and changed nothing."""
+    validated: list[object] = []
+    train(files, on_progress=lambda progress: validated.append(progress.valid_nats_per_token))
+    assert any(nats is not None for nats in validated)
+    validated.clear()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(examiner, "VALIDATION_SHARE", 0.0)
+        made = train(files, on_progress=lambda progress: validated.append(progress.valid_nats_per_token))
+    assert validated and all(nats is None for nats in validated)
+    assert made.record.valid["perplexity_crosswise"] > 1
 
 
 def test_without_a_time_it_is_what_counts(files: tuple[Path, Path]) -> None:

@@ -57,6 +57,7 @@ class ClassifierConfig(TextEncoderConfig):
         1,
         ge=1,
         le=20,
+        exclude_if=lambda value: value == 1,  # so that the records of single nets are as those of version 0.1.0
         description="nets that are trained side by side, each with weights of its own; their mean predicts",
     )
     baseline: bool = Field(

@@ -6,7 +6,9 @@ a time and no family gets the mixture. The net is trained as any other; what is 
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,7 +19,6 @@ from elman.core.settings import Config
 from elman.counts.scratch import Scratch
 from elman.counts.snm import SnmConfig
 from elman.lm import evaluate as evaluation
-from elman.lm.heldout import score_text
 from elman.lm.mixture_fit import Fitted, fit_mixture
 from elman.lm.neural_cache import NeuralCacheConfig
 from elman.tasks.base import TrainRequest
@@ -40,7 +41,7 @@ FIT_SECONDS = 4e-4  # a token of validation text, for a net of some 500 units
 FIT_SHARE, MIN_FIT_SECONDS = 0.06, 6.0  # of a budget for fitting weights and caches; a text too long for it is cut
 MIN_FIT_TOKENS = 4_096  # that a mixture is fitted to, whatever it takes
 SAVE_SECONDS = 1.5  # kept for saving the mixture
-CACHE_SECONDS = 1.8e-4  # a token, for caches and EM: half as long again as measured
+SLOWER = 1.3  # times as long as a token of the first ones takes one of a longer text, whose caches are full
 FEW_SYMBOLS, LONG_ORDER = 1_000, 8  # a vocabulary of characters or events, and the n-grams it gets
 
 
@@ -108,17 +109,21 @@ def blend(model: Model, examples: TextExamples, *, deadline: float) -> tuple[Mod
     parts = [(record.model, model.lm)] if model.lm is not None else []
     parts.append((record.counts, counted))
     lms: list[Any] = [lm for _, lm in parts]
+
+    def fit(ids: Array) -> Fitted:
+        return fit_mixture(
+            lms,
+            ids,
+            reset_lines=reset_lines,
+            cache=not reset_lines,
+            neural_caches=[NeuralCacheConfig.model_validate({})] if len(parts) > 1 and not reset_lines else [],
+            bucketed=True,
+            report=lambda _: None,
+        )
+
     whole = np.asarray(examples.arrays["valid"])
-    ids = _affordable(lms, whole, reset_lines=reset_lines, deadline=deadline)
-    fitted = fit_mixture(
-        lms,
-        ids,
-        reset_lines=reset_lines,
-        cache=not reset_lines,
-        neural_caches=[NeuralCacheConfig.model_validate({})] if len(parts) > 1 and not reset_lines else [],
-        bucketed=True,
-        report=lambda _: None,
-    )
+    ids = _affordable(fit, whole, deadline=deadline)
+    fitted = fit(ids)
     mixture = with_caches(MixtureConfig(members=tuple(config for config, _ in parts), bucketed=True), fitted)
     changes = {"model": mixture, "counts": None}
     made = replace(model, lm=fitted.mixture, record=record.model_copy(update=changes))
@@ -129,13 +134,14 @@ def blend(model: Model, examples: TextExamples, *, deadline: float) -> tuple[Mod
     return made, {**numbers, **crosswise_numbers(mixture, fitted), "notes": notes}
 
 
-def _affordable(lms: list[Any], ids: Array, *, reset_lines: bool, deadline: float) -> Array:
-    """As much of the validation text as there is time to fit a mixture to."""
-    sample, began = ids[:MIN_FIT_TOKENS], time.monotonic()
-    for lm in lms:
-        score_text(lm, sample, reset_lines=reset_lines)
+def _affordable(fit: Callable[[Array], Fitted], ids: Array, *, deadline: float) -> Array:
+    """As much of the validation text as there is time to fit a mixture to, by how long a little of it takes."""
+    if math.isinf(deadline) or len(ids) <= MIN_FIT_TOKENS:
+        return ids
+    began = time.monotonic()
+    fit(ids[:MIN_FIT_TOKENS])
     now = time.monotonic()
-    each = (now - began) / max(len(sample), 1) + CACHE_SECONDS
+    each = SLOWER * (now - began) / MIN_FIT_TOKENS
     affordable = (deadline - SAVE_SECONDS - now) / each
     return ids if affordable >= len(ids) else ids[: max(MIN_FIT_TOKENS, int(affordable))]
 
