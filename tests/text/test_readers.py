@@ -283,3 +283,11 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory, content, name):
             assert str(path) in error.what
             continue
         assert text.decode().count("\0") == 0 and (not text or text.endswith(b"\n"))
+
+
+@pytest.mark.parametrize(("content", "encoding"), [(b"caf\xe9 noir\n", "LATIN1"), (b"\x93yes\x94\n", "CP1252")])
+def test_the_encoding_is_guessed_by_the_byte_that_is_no_utf8(tmp_path, content, encoding):
+    """A Bible with the quotes of Windows was called Latin-1, and iconv made control characters of them."""
+    with pytest.raises(DataError) as refused:
+        _text(_file(tmp_path, content))
+    assert f"iconv -f {encoding} -t UTF-8" in (refused.value.hint or "")

@@ -296,9 +296,12 @@ def _utf8_fault(line: bytes) -> Fault | None:
     try:
         line.decode()
     except UnicodeDecodeError as error:
-        what = f"is not UTF-8 at byte {error.start + 1} (0x{line[error.start]:02x})"
-        latin = "if it is Latin-1: iconv -f LATIN1 -t UTF-8 FILE > NEW"
-        return Fault(what, f"{latin}; --set data.errors=replace puts U+FFFD there, {SKIP_HINT}")
+        byte = line[error.start]
+        what = f"is not UTF-8 at byte {error.start + 1} (0x{byte:02x})"
+        # 0x80 to 0x9f are control characters in Latin-1, quotes and dashes in the encoding that Windows calls by that name
+        name, encoding = ("Windows-1252", "CP1252") if 0x80 <= byte < 0xA0 else ("Latin-1", "LATIN1")
+        guess = f"if it is {name}: iconv -f {encoding} -t UTF-8 FILE > NEW"
+        return Fault(what, f"{guess}; --set data.errors=replace puts U+FFFD there, {SKIP_HINT}")
     return None
 
 
