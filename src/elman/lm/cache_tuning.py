@@ -71,12 +71,12 @@ def tune_neural_cache(config: NeuralCacheConfig, reading: Reading, scores: Array
         return NeuralCache(config.model_copy(update=way._asdict()), vocab_size=reading.net.vocab_size)
 
     def best_of(ways: Sequence[Weighing], part: int) -> Weighing:
-        halves = [FIRST, SECOND] if part == WHOLE else [part]
-        for way in ways:
-            if way not in known and len(ways) > 1:
-                known[way] = {half: _score_ways(cache(way), read[half], [way])[0] for half in read}
         if len(ways) == 1:
             return ways[0]
+        halves = [FIRST, SECOND] if part == WHOLE else [part]
+        if unknown := [way for way in ways if way not in known]:  # all at once: they share the similarities
+            found = {half: _score_ways(cache(unknown[0]), read[half], unknown) for half in read}
+            known.update({way: {half: found[half][i] for half in read} for i, way in enumerate(unknown)})
         places = np.concatenate([np.arange(len(text.ids))[samples[half]] for half in halves])
         candidates = [np.concatenate([known[way][half] for half in halves]) for way in ways]
         return ways[_best_addition(scores[:, places], candidates)]

@@ -35,9 +35,7 @@ def fit_weights(log_probs: Array, *, prior: Array | None = None, prior_tokens: f
     if num_tokens == 0:
         return prior
     for _ in range(MAX_ROUNDS):
-        shares = weights[:, None] * probs
-        shares /= shares.sum(axis=0)
-        new = (shares.sum(axis=1) + prior_tokens * prior) / num_tokens
+        new = (weights * (probs @ (1.0 / (weights @ probs))) + prior_tokens * prior) / num_tokens
         change = float(np.abs(new - weights).max())
         weights = new
         if change < 1e-6:

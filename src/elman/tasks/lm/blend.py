@@ -34,11 +34,12 @@ from elman.text.units.vocabulary import EOS_ID
 from elman.training.budget import Budget
 
 NET = "lstm"
-MIN_NET_SECONDS = 15.0  # below, a net does not even see the words often enough to be worth its start
+MIN_NET_SECONDS = 8.0  # below, a net does not even see the words often enough to be worth its start
 SNM_SECONDS, MKN_SECONDS = 18e-6, 3e-6  # a token of training text, on a slow core
 SNM_SHARE = 0.03  # of a budget that the better of the two may take
-FIT_SECONDS = 4e-4  # a token of validation text, for a net of some 500 units
-FIT_SHARE, MIN_FIT_SECONDS = 0.06, 6.0  # of a budget for fitting weights and caches; a text too long for it is cut
+FIT_SECONDS = 3e-4  # a token of validation text, for a net of some 700 units
+FIT_SHARE, USUAL_FIT_SECONDS = 0.06, 5.0  # of a budget for fitting weights and caches; a text too long for it is cut
+MIN_FIT_SECONDS = 2.0  # to fit to a little text, and to save
 MIN_FIT_TOKENS = 4_096  # that a mixture is fitted to, whatever it takes
 SAVE_SECONDS = 1.5  # kept for saving the mixture
 SLOWER = 1.3  # times as long as a token of the first ones takes one of a longer text, whose caches are full
@@ -66,8 +67,8 @@ def choose_counts(num_tokens: int, vocab_size: int, *, budget_seconds: float) ->
 def finishing_seconds(counts: Config, examples: TextExamples, *, budget: Budget) -> float:
     """What is kept of a budget, after the training of the net, to count and to fit the mixture."""
     each = SNM_SECONDS if isinstance(counts, SnmConfig) else MKN_SECONDS
-    fit = min(FIT_SHARE * budget.seconds, FIT_SECONDS * len(examples.arrays["valid"]))
-    return each * len(examples.arrays["train"]) + max(MIN_FIT_SECONDS, fit)
+    fit = MIN_FIT_SECONDS + FIT_SECONDS * len(examples.arrays["valid"])
+    return each * len(examples.arrays["train"]) + min(max(USUAL_FIT_SECONDS, FIT_SHARE * budget.seconds), fit)
 
 
 def has_time_for_a_net(budget: Budget, finishing: float) -> bool:
