@@ -20,8 +20,7 @@ DTYPE = torch.float64
 
 
 def full(*, is_tied: bool = False) -> FullHead:
-    tied = Parameter(torch.zeros(V, P, dtype=DTYPE)) if is_tied else None
-    return FullHead(P, V, counts=None, tied=tied, dtype=DTYPE)
+    return FullHead(P, V, tied=Parameter(torch.zeros(V, P, dtype=DTYPE)) if is_tied else None, dtype=DTYPE)
 
 
 def adaptive(

@@ -62,7 +62,6 @@ def test_probabilities_by_hand() -> None:
     """Alone, with a bias of zero, after </s> a: b has e^6 of 4 + e^6."""
     model = net(hidden=0)
     model.maxent = maxent([1, 2, 3, 4, 5])
-    torch.nn.init.zeros_(model.head.bias)
     state = model.advance(np.array([2]), model.start(1))
     assert math.exp(model.predict(state)[0, 3]) == pytest.approx(math.exp(6) / (4 + math.exp(6)))
     log_probs, _ = model.score(np.array([[2, 3]]), np.array([2]), model.start(1))

@@ -19,7 +19,7 @@ from elman.text.units.vocabulary import EOS_ID
 
 
 def words(size: int) -> HeadSymbols:
-    return FullHead(1, size, counts=None, tied=None, dtype=torch.float32).symbols()
+    return FullHead(1, size, tied=None, dtype=torch.float32).symbols()
 
 
 def key_of(history: tuple[int, ...]) -> int:

@@ -119,7 +119,7 @@ def gradient(made: FullHead, features: Tensor, targets: Tensor) -> Tensor:
 def test_sampled_comes_to_the_full_gradient_as_the_sample_grows() -> None:
     rng = torch.Generator().manual_seed(4)
     features, targets = torch.randn(N, P, generator=rng, dtype=DTYPE), torch.randint(V, (N,), generator=rng)
-    full = FullHead(P, V, counts=None, tied=None, dtype=DTYPE)
+    full = FullHead(P, V, tied=None, dtype=DTYPE)
     full.load_state_dict({k: v for k, v in head("sampled").state_dict().items() if k != "log_chances"})
     expected = gradient(full, features, targets)
     torch.manual_seed(5)

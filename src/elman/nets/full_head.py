@@ -8,35 +8,25 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn import Parameter
 
-from elman.core.arrays import Array
 from elman.nets.cross_entropy import cross_entropy, target_log_probs
 from elman.nets.head import Head
 from elman.nets.maxent import SparseLogits
 from elman.nets.ngrams import HeadSymbols
-from elman.nets.sampling import log_frequencies
 
 
 class FullHead(Head):
-    """p = softmax(W h + b). W is its own, or the input embeddings if given as `tied`.
+    """p = softmax(W h + b). W is its own, or the input embeddings if given as `tied`."""
 
-    counts: (V,), how often each word was seen. The bias starts at their log-frequencies: learning these would take a rare
-    word hundreds of steps. Without them it starts at zero.
-    """
-
-    def __init__(
-        self, features: int, vocab_size: int, *, counts: Array | None, tied: Parameter | None, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, features: int, vocab_size: int, *, tied: Parameter | None, dtype: torch.dtype) -> None:
         super().__init__()
-        first = np.zeros(vocab_size) if counts is None else log_frequencies(counts)
-        self._first_bias = torch.from_numpy(first).to(dtype)
         self._is_tied = tied is not None
         self.weight = Parameter(torch.zeros(vocab_size, features, dtype=dtype)) if tied is None else tied
         self.bias = Parameter(torch.zeros(vocab_size, dtype=dtype))
 
     def initialise(self, rng: torch.Generator) -> None:
-        """Small weights, so that the initial prediction is nearly that of the bias."""
+        """Small weights, so that the initial prediction is nearly uniform."""
         with torch.no_grad():
-            self.bias.copy_(self._first_bias)
+            self.bias.zero_()
             if not self._is_tied:
                 self.weight.uniform_(-0.05, 0.05, generator=rng)
 

@@ -33,7 +33,7 @@ def build_head(
     if tied is not None and not isinstance(tied, Parameter):
         raise ValueError("frozen embeddings cannot be tied")
     if config.head == "full":
-        return FullHead(features, vocab_size, counts=counts, tied=tied, dtype=dtype), {}
+        return FullHead(features, vocab_size, tied=tied, dtype=dtype), {}
     if config.head != "adaptive":
         samples = choose_samples(vocab_size, config.samples)
         alpha = ALPHAS[config.head] if config.alpha is None else config.alpha

@@ -11,7 +11,7 @@ from elman.core.arrays import Array
 from elman.nets.full_head import FullHead
 from elman.nets.maxent import SparseLogits
 from elman.nets.sampled_loss import Drawn, sampled_loss
-from elman.nets.sampling import inclusion_chances
+from elman.nets.sampling import inclusion_chances, log_frequencies
 
 
 class SampledHead(FullHead):
@@ -22,7 +22,7 @@ class SampledHead(FullHead):
 
     kind: `sampled`, `nce` or `blackout`. counts: (V,), how often each word was seen; without them `log_chances` must be
     loaded. The bias starts at the log-frequencies of words: `nce`, whose Z is fixed at one, is then normalised from the
-    start.
+    start, and a word that is rarely drawn already has its frequency.
     """
 
     log_chances: (
@@ -43,12 +43,19 @@ class SampledHead(FullHead):
         tied: Parameter | None,
         dtype: torch.dtype,
     ) -> None:
-        super().__init__(features, vocab_size, counts=counts, tied=tied, dtype=dtype)
+        super().__init__(features, vocab_size, tied=tied, dtype=dtype)
         self.kind = kind
         self.samples = samples
         counts = np.ones(vocab_size) if counts is None else counts
         chances = np.log(inclusion_chances(counts, samples, alpha))
         self.register_buffer("log_chances", torch.from_numpy(chances).to(dtype))
+        self._log_frequencies = torch.from_numpy(log_frequencies(counts)).to(dtype)
+
+    def initialise(self, rng: torch.Generator) -> None:
+        """Small weights, so that the initial prediction is nearly the unigram distribution."""
+        super().initialise(rng)
+        with torch.no_grad():
+            self.bias.copy_(self._log_frequencies)
 
     def draw(self) -> Drawn:
         """Draw the words for one batch, from torch's global generator."""

@@ -27,7 +27,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def net(text: Path) -> Path:
-    return train(text, "lstm", **{"train.epochs": 8, "train.batch": 4, "train.bptt": 8, "model.hidden": 16})
+    return train(text, "lstm", **{"train.epochs": 3, "train.batch": 4, "train.bptt": 8, "model.hidden": 16})
 
 
 @pytest.fixture(scope="module")
