@@ -32,7 +32,7 @@ ATTENTION_LAYERS = 2
 MIN_STEPS = 1_200  # steps of a run: a short one takes smaller batches rather than fewer steps
 MOST_ROWS, FEWEST_ROWS = 64, 8  # of a batch
 HIGHEST_RATE, WIDE, VERY_WIDE = 0.005, 256, 512
-MAX_DROPOUT = 0.6
+MAX_DROPOUT, COUNTED_PASSES = 0.6, 40  # more passes need no more dropout
 # An eighth of Penn Treebank, 20 passes, 256 units: 177.4 with dropout alone, and overfitted; 175.8 with these, and not
 MANY_PASSES, WORD_DROPOUT, WEIGHT_DROPOUT = 12, 0.1, 0.4
 MIN_SPEEDUP = 1.5  # of products in bfloat16, from which on a step is faster, too
@@ -115,7 +115,7 @@ def plan_text(record: type[NetConfig], means: Means, *, family: str, num_tokens:
         settings["epochs"] = passes = float(MAX_PASSES)
         note = "more would not make it better, so it will end before its time is over (--epochs for another number)"
     if not any(key.startswith("dropout") for key in given):
-        chosen |= _choose_noise(record, min(passes, MAX_PASSES), hidden, given)
+        chosen |= _choose_noise(record, passes, hidden, given)
     if family == "transformer":
         chosen |= _choose_window(given, num_tokens)
     if given.get("recurrence") == "additive" and "layer_norm" not in given:
@@ -146,7 +146,7 @@ def matmul_weights(record: type[NetConfig], family: str, hidden: int, outputs: f
 
 def choose_dropout(passes: float, hidden: int) -> float:
     """More passes over the same text need more of it, and a narrow net less: .42 for 6 passes, .52 for 10."""
-    value = 0.15 * math.log2(1.0 + passes) * min(1.0, hidden / 256)
+    value = 0.15 * math.log2(1.0 + min(passes, COUNTED_PASSES)) * min(1.0, hidden / 256)
     return 0.0 if value < 0.04 else round(min(value, MAX_DROPOUT), 2)
 
 
