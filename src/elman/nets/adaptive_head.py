@@ -20,6 +20,7 @@ from elman.core.errors import UsageError
 from elman.nets.cross_entropy import cross_entropy, target_log_probs
 from elman.nets.cutoffs import cluster_width
 from elman.nets.head import Head
+from elman.nets.int8 import linear
 from elman.nets.layer import draw_weights
 from elman.nets.maxent import SparseLogits
 from elman.nets.ngrams import HeadSymbols
@@ -30,6 +31,8 @@ class Cluster(Module):
 
     With tied embeddings, W is theirs and there is no D.
     """
+
+    int8_weights = ("weight", "down")
 
     def __init__(self, features: int, width: int, words: int, *, is_tied: bool, dtype: torch.dtype) -> None:
         super().__init__()
@@ -47,7 +50,7 @@ class Cluster(Module):
 
     def narrow(self, features_NP: Tensor) -> Tensor:
         """D h. -> (N, D)"""
-        return features_NP if self.down is None else F.linear(features_NP, self.down)
+        return features_NP if self.down is None else linear(features_NP, self.down)
 
     def multiply_adds(self, features: int) -> float:
         """Multiply-adds for one row whose target is in this cluster."""
@@ -77,6 +80,7 @@ class AdaptiveHead(Head):
     tied: the input embeddings, used for the output as well; clusters are then as wide as the head.
     """
 
+    int8_weights = ("weight", "tied")
     ranks: Tensor  # (V,) the rank of each word
     shares: Tensor  # share of the training text in each cluster, for cost estimates
 
@@ -147,8 +151,7 @@ class AdaptiveHead(Head):
             words.append(inside_NK + head_NK[:, index, None])
         return torch.cat(words, dim=1).index_select(1, self.ranks)
 
-    def score(self, features_NP: Tensor, targets_N: Tensor, extra: SparseLogits | None = None) -> Tensor:
-        """Log-probability of each row's target, without gradients. -> (N,)"""
+    def _score(self, features_NP: Tensor, targets_N: Tensor, extra: SparseLogits | None) -> Tensor:
         log_probs_N = features_NP.new_zeros(len(targets_N))
         for part in self._parts(features_NP, targets_N, extra, is_noisy=False):
             part_log_probs = target_log_probs(
@@ -210,11 +213,11 @@ class AdaptiveHead(Head):
         biases = [cluster.bias for cluster in self.clusters]
         if self.tied is None:
             narrow = [features_NP, *(cluster.narrow(features_NP) for cluster in self.clusters)]
-            return [F.linear(*part) for part in zip(narrow, self._weights(), [self.bias, *biases], strict=True)]
+            return [linear(*part) for part in zip(narrow, self._weights(), [self.bias, *biases], strict=True)]
         # the columns are permuted, not the embedding matrix: no copy of it
-        logits_NV = F.linear(features_NP, self.tied).index_select(1, self._words())
+        logits_NV = linear(features_NP, self.tied).index_select(1, self._words())
         head_NK, *inside = torch.split(logits_NV, self._sizes(), dim=1)
-        head_NK = torch.cat([head_NK, F.linear(features_NP, self.weight)], dim=1) + self.bias
+        head_NK = torch.cat([head_NK, linear(features_NP, self.weight)], dim=1) + self.bias
         return [head_NK, *(logits_NK + bias_K for logits_NK, bias_K in zip(inside, biases, strict=True))]
 
     def _sizes(self) -> list[int]:

@@ -9,6 +9,7 @@ from torch.nn import Parameter
 
 from elman.nets.config import Reset
 from elman.nets.dropout import drop_weights
+from elman.nets.int8 import Int8Matrix, linear
 from elman.nets.layer import LayerState, SteppedLayer, draw_weights
 from elman.nets.scan import Activation, ElmanScan, GruScan, Recurrence, ResetFirstGruScan
 from elman.nets.trace import Step, Use
@@ -19,6 +20,7 @@ class ElmanLayer(SteppedLayer):
 
     num_states = 1
     state_names = ("h",)
+    int8_weights = ("weight_in", "weight_back")
 
     def __init__(
         self, inputs: int, hidden: int, *, recurrence: Recurrence, activation: Activation, dtype: torch.dtype
@@ -46,6 +48,8 @@ class ElmanLayer(SteppedLayer):
 
     def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
         """-> (T, B, H), (h,)"""
+        if isinstance(self.weight_in, Int8Matrix):
+            return self.forward_by_steps(inputs_TBI, state)
         values_TBG = F.linear(inputs_TBI, self.weight_in, self.bias)
         weight_back = drop_weights(self.weight_back, weight_drop)
         outputs_TBH: Tensor = ElmanScan.apply(  # type: ignore[no-untyped-call]
@@ -53,11 +57,15 @@ class ElmanLayer(SteppedLayer):
         )
         return outputs_TBH, (outputs_TBH[-1],)
 
-    def step(self, inputs_BI: Tensor, state: LayerState) -> Step:
+    def read_inputs(self, inputs: Tensor) -> Tensor:
+        """W x + b"""
+        return linear(inputs, self.weight_in, self.bias)
+
+    def step(self, values_BG: Tensor, state: LayerState) -> Step:
         """See `ElmanScan`."""
         h_BH = state[0]
-        back_BG = F.linear(h_BH, self.weight_back)
-        values_BG = F.linear(inputs_BI, self.weight_in, self.bias) + back_BG
+        back_BG = linear(h_BH, self.weight_back)
+        values_BG = values_BG + back_BG
         use = Use(h_BH, back_BG, slice(None))
         if self.recurrence != "gated":
             new_BH = activated(values_BG, self.activation)
@@ -78,6 +86,7 @@ class GruLayer(SteppedLayer):
 
     num_states = 1
     state_names = ("h",)
+    int8_weights = ("weight_in", "weight_back")
 
     def __init__(self, inputs: int, hidden: int, *, reset: Reset = None, dtype: torch.dtype) -> None:
         super().__init__(hidden)
@@ -98,6 +107,8 @@ class GruLayer(SteppedLayer):
 
     def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
         """-> (T, B, H), (h,)"""
+        if isinstance(self.weight_in, Int8Matrix):
+            return self.forward_by_steps(inputs_TBI, state)
         values_TBG = F.linear(inputs_TBI, self.weight_in, self.bias)
         weight_back = drop_weights(self.weight_back, weight_drop)
         outputs_TBH: Tensor
@@ -109,17 +120,20 @@ class GruLayer(SteppedLayer):
             )
         return outputs_TBH, (outputs_TBH[-1],)
 
-    def step(self, inputs_BI: Tensor, state: LayerState) -> Step:
+    def read_inputs(self, inputs: Tensor) -> Tensor:
+        """W x + b"""
+        return linear(inputs, self.weight_in, self.bias)
+
+    def step(self, values_BG: Tensor, state: LayerState) -> Step:
         """See `GruScan`. The update gate is how much is kept."""
         h_BH, hidden = state[0], self.hidden
-        values_BG = F.linear(inputs_BI, self.weight_in, self.bias)
         gates = slice(0, 2 * hidden) if self.reset_first else slice(None)
-        back_BG = F.linear(h_BH, self.weight_back[gates])
+        back_BG = linear(h_BH, self.weight_back[gates])
         uses = [Use(h_BH, back_BG, gates)]
         reset_BH, update_BH = (values_BG[:, : 2 * hidden] + back_BG[:, : 2 * hidden]).sigmoid().chunk(2, dim=1)
         if self.reset_first:
             kept_BH = reset_BH * h_BH
-            inner_BH = F.linear(kept_BH, self.weight_back[2 * hidden :])
+            inner_BH = linear(kept_BH, self.weight_back[2 * hidden :])
             uses.append(Use(kept_BH, inner_BH, slice(2 * hidden, None)))
         else:
             inner_BH = reset_BH * (back_BG[:, 2 * hidden :] + self.bias_back)
@@ -153,9 +167,13 @@ class DenseLayer(SteppedLayer):
         """-> (T, B, H), ()"""
         return activated(F.linear(inputs_TBI, self.weight, self.bias), self.activation), state
 
-    def step(self, inputs_BI: Tensor, state: LayerState) -> Step:
+    def read_inputs(self, inputs: Tensor) -> Tensor:
+        """W x + b"""
+        return F.linear(inputs, self.weight, self.bias)
+
+    def step(self, values_BG: Tensor, state: LayerState) -> Step:
         """act(W x + b)"""
-        return Step(activated(F.linear(inputs_BI, self.weight, self.bias), self.activation), state)
+        return Step(activated(values_BG, self.activation), state)
 
     def multiply_adds(self) -> float:
         """Multiply-adds for one step of one row."""

@@ -8,11 +8,13 @@ from torch.nn import Module, Parameter
 
 from elman.core.arrays import Array
 from elman.nets.dropout import drop_words
+from elman.nets.int8 import Int8Matrix
 
 
 class Embedding(Module):
     """A vector for each word of the vocabulary: learned, or read from a file and fine-tuned or frozen."""
 
+    int8_weights = ("weight",)
     weight: Tensor
 
     def __init__(self, vocab_size: int, size: int, *, is_frozen: bool, dtype: torch.dtype) -> None:
@@ -34,4 +36,6 @@ class Embedding(Module):
 
     def forward(self, tokens: Tensor, word_drop: float = 0.0) -> Tensor:
         """-> (..., E)"""
+        if isinstance(self.weight, Int8Matrix):
+            return self.weight.rows(tokens)
         return drop_words(self.weight, tokens, word_drop)

@@ -10,6 +10,7 @@ from torch.nn import Parameter
 
 from elman.nets.cross_entropy import cross_entropy, target_log_probs
 from elman.nets.head import Head
+from elman.nets.int8 import linear
 from elman.nets.maxent import SparseLogits
 from elman.nets.ngrams import HeadSymbols
 
@@ -37,13 +38,12 @@ class FullHead(Head):
 
     def log_probs(self, features_NP: Tensor, extra: SparseLogits | None = None) -> Tensor:
         """Log-probability of every word. -> (N, V)"""
-        logits_NV = F.linear(features_NP, self.weight, self.bias)
+        logits_NV = linear(features_NP, self.weight, self.bias)
         if extra is not None:
             logits_NV = logits_NV + extra.dense(len(self.bias))
         return F.log_softmax(logits_NV * self.scale, dim=1)
 
-    def score(self, features_NP: Tensor, targets_N: Tensor, extra: SparseLogits | None = None) -> Tensor:
-        """Log-probability of each row's target, without gradients. -> (N,)"""
+    def _score(self, features_NP: Tensor, targets_N: Tensor, extra: SparseLogits | None) -> Tensor:
         return target_log_probs(features_NP, self.weight, self.bias, targets_N, scale=self.scale, extra=extra)
 
     def loss(

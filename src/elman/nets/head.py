@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from elman.nets.int8 import Int8Matrix
 from elman.nets.maxent import SparseLogits
 from elman.nets.ngrams import HeadSymbols
+
+SCORED_ROWS = 256  # whose distributions are in memory at once
 
 
 class Head(Module):
@@ -21,8 +24,11 @@ class Head(Module):
     added to the logits of each row: the weights of n-gram features.
     """
 
+    int8_weights: ClassVar[tuple[str, ...]] = ("weight",)
     is_sampled: ClassVar[bool] = False  # in training its loss is that of a sampled criterion, no -log p
     log_temperature: Tensor
+    weight: Tensor
+    bias: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,9 +46,19 @@ class Head(Module):
     def log_probs(self, features_NP: Tensor, extra: SparseLogits | None = None) -> Tensor:
         """Log-probability of every word. -> (N, V)"""
 
-    @abstractmethod
     def score(self, features_NP: Tensor, targets_N: Tensor, extra: SparseLogits | None = None) -> Tensor:
         """Log-probability of each row's target, without gradients. -> (N,)"""
+        if not isinstance(self.weight, Int8Matrix):
+            return self._score(features_NP, targets_N, extra)
+        found = features_NP.new_empty(len(targets_N))
+        for rows in torch.arange(len(targets_N), device=targets_N.device).split(SCORED_ROWS):
+            log_probs_RV = self.log_probs(features_NP[rows], None if extra is None else extra.select(rows))
+            found[rows] = log_probs_RV.gather(1, targets_N[rows, None])[:, 0]
+        return found
+
+    @abstractmethod
+    def _score(self, features_NP: Tensor, targets_N: Tensor, extra: SparseLogits | None) -> Tensor:
+        """`score`, of weights that are no 8-bit integers."""
 
     @abstractmethod
     def loss(

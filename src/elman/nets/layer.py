@@ -56,14 +56,27 @@ class SteppedLayer(Layer):
     state_names: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def step(self, inputs_BI: Tensor, state: LayerState) -> Step:
-        """One step by its formula: what `forward` computes faster, for all steps."""
+    def read_inputs(self, inputs: Tensor) -> Tensor:
+        """What each step needs of its input: its product with the input weights. -> (..., G)"""
+
+    @abstractmethod
+    def step(self, values_BG: Tensor, state: LayerState) -> Step:
+        """One step by its formula, given what `read_inputs` made of its input: what `forward` computes faster, for all."""
+
+    def forward_by_steps(self, inputs_TBI: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
+        """`forward` by the formula, for layers whose weights are 8-bit integers."""
+        outputs = []
+        for values_BG in self.read_inputs(inputs_TBI):
+            step = self.step(values_BG, state)
+            state = step.state
+            outputs.append(step.output)
+        return torch.stack(outputs), state
 
     def trace(self, inputs_TBI: Tensor, state: LayerState) -> LayerTrace:
         """See `Layer`. There has to be a step."""
         steps: list[Step] = []
-        for inputs_BI in inputs_TBI:
-            steps.append(self.step(inputs_BI, steps[-1].state if steps else state))
+        for values_BG in self.read_inputs(inputs_TBI):
+            steps.append(self.step(values_BG, steps[-1].state if steps else state))
         return trace_steps(steps, self.state_names)
 
 

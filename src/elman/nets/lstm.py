@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn import Parameter
 
 from elman.nets.dropout import drop_weights
+from elman.nets.int8 import Int8Matrix, linear
 from elman.nets.layer import LayerState, SteppedLayer, draw_weights
 from elman.nets.trace import Step, Use
 
@@ -25,6 +25,7 @@ class LstmLayer(SteppedLayer):
 
     num_states = 2
     state_names = ("h", "c")
+    int8_weights = ("weight_in", "weight_back")
     _no_bias: Tensor
 
     def __init__(self, inputs: int, hidden: int, *, forget_bias: float, dtype: torch.dtype) -> None:
@@ -52,6 +53,8 @@ class LstmLayer(SteppedLayer):
         is_padding_TB: Tensor | None = None,
     ) -> tuple[Tensor, LayerState]:
         """-> (T, B, H), (h, c). At padding the cell state is kept and h is 0."""
+        if isinstance(self.weight_in, Int8Matrix):
+            return self.forward_by_steps(inputs_TBI, state)
         weight_back = drop_weights(self.weight_back, weight_drop)
         weight_in: Tensor = self.weight_in
         h_BH, c_BH = state
@@ -76,11 +79,15 @@ class LstmLayer(SteppedLayer):
         gates_4 = self.weight_in.new_tensor([-SATURATING, SATURATING, 0.0, -SATURATING])
         return gates_4.repeat_interleave(self.hidden)[:, None]
 
-    def step(self, inputs_BI: Tensor, state: LayerState) -> Step:
+    def read_inputs(self, inputs: Tensor) -> Tensor:
+        """W x + b"""
+        return linear(inputs, self.weight_in, self.bias)
+
+    def step(self, values_BG: Tensor, state: LayerState) -> Step:
         """The formula above."""
         h_BH, c_BH = state
-        back_BG = F.linear(h_BH, self.weight_back)
-        gates_BG = F.linear(inputs_BI, self.weight_in, self.bias) + back_BG
+        back_BG = linear(h_BH, self.weight_back)
+        gates_BG = values_BG + back_BG
         input_BH, forget_BH, new_BH, output_BH = gates_BG.chunk(4, dim=1)
         gates = {"input": input_BH.sigmoid(), "forget": forget_BH.sigmoid(), "output": output_BH.sigmoid()}
         gates["candidate"] = new_BH.tanh()

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn import LayerNorm, Module, ModuleList, Parameter
 
 from elman.nets.config import Skip
 from elman.nets.dropout import draw_mask, locked_dropout
+from elman.nets.int8 import linear
 from elman.nets.layer import Layer, LayerState, draw_weights
 from elman.nets.trace import LayerTrace
 
@@ -20,6 +20,8 @@ Run = Callable[[Layer, Tensor, LayerState, float], tuple[Tensor, LayerState]]  #
 
 class Highway(Module):
     """A gate between the input and the output of a layer (Srivastava et al. 2015)."""
+
+    int8_weights = ("weight",)
 
     def __init__(self, size: int, *, dtype: torch.dtype) -> None:
         super().__init__()
@@ -34,7 +36,7 @@ class Highway(Module):
 
     def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         """g * outputs + (1 - g) * inputs, g = sigmoid(W inputs + b)"""
-        return torch.lerp(inputs, outputs, torch.sigmoid(F.linear(inputs, self.weight, self.bias)))
+        return torch.lerp(inputs, outputs, torch.sigmoid(linear(inputs, self.weight, self.bias)))
 
 
 class Stack(Module):

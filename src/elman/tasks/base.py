@@ -143,6 +143,13 @@ class TaskModel(Shown, Explained, Encodes, ABC, Generic[R]):
         found: Model = super().language_model()
         return found
 
+    def to_int8(self) -> TaskModel[R]:
+        """The model with 8-bit weights."""
+        raise UsageError(
+            f"a model of the task {self.record.task} cannot have 8-bit weights",
+            hint="language models with recurrent nets can",
+        )
+
     def save(self, directory: str | Path, *, overwrite: bool = False) -> None:
         """Write the model into a directory, all of it or nothing."""
         with store.reserve(Path(directory), overwrite=overwrite):

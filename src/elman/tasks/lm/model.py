@@ -23,6 +23,7 @@ from elman.tasks.base import EvaluateOptions, Prediction, PredictOptions, TaskMo
 from elman.tasks.foundation import Foundation, cells_of, make_foundation
 from elman.tasks.lm.family import Saveable
 from elman.tasks.lm.inside import LooksInside
+from elman.tasks.lm.quantising import to_int8
 from elman.tasks.lm.record import LmRecord
 from elman.tasks.lm.scoring import LineScorer, Score
 from elman.tasks.text_task import TextAssets
@@ -340,6 +341,13 @@ class Model(LooksInside, TaskModel[LmRecord]):
             "valid": record.valid,
             "notes": list(record.notes),
         }
+
+    def to_int8(self) -> Model:
+        """The model with 8-bit weights in its recurrent nets; it has no numbers yet."""
+        lm, settings = to_int8(self.lm, self.record.model)
+        notes = (*self.record.notes, "weights rounded to 8 bits; every number of the training is from before")
+        record = self.record.model_copy(update={"model": settings, "valid": None, "notes": notes})
+        return replace(self, record=record, lm=lm, directory=None, num_bytes=None)
 
     def export(self, path: str | Path, *, format: str = "arpa", overwrite: bool = False) -> None:  # noqa: A002
         """Write the model in a format that other tools read; compressed where the name ends in .gz, `-` is stdout."""

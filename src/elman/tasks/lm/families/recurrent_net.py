@@ -49,10 +49,10 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
 
     def _start_layers(self, rows: int) -> Carried:
         """Zeros; or, where the initial state is learned, rows that are marked as beginning."""
-        weight = self.embedding.weight
-        zeros = [weight.new_zeros(rows, self.config.hidden) for _ in range(self.num_states)]
+        bias = self.head.bias
+        zeros = [bias.new_zeros(rows, self.config.hidden) for _ in range(self.num_states)]
         if self.config.initial_state == "learned":
-            return *zeros, torch.ones(rows, dtype=torch.bool, device=weight.device)
+            return *zeros, torch.ones(rows, dtype=torch.bool, device=bias.device)
         return tuple(zeros)
 
     def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:

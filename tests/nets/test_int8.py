@@ -1,0 +1,48 @@
+"""Matrices of 8-bit integers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from elman.nets import int8
+from elman.nets.int8 import Int8Matrix, rounded
+
+
+def test_each_row_is_rounded_to_its_own_127_steps() -> None:
+    values, scales = rounded(torch.tensor([[1.27, -0.5, 0.004], [0.0, 0.0, 0.0], [-254.0, 2.0, 100.0]]))
+    assert values.tolist() == [[127, -50, 0], [0, 0, 0], [-127, 1, 50]]
+    assert scales[[0, 2]].tolist() == pytest.approx([0.01, 2.0])
+
+
+def test_a_product_is_that_of_the_rounded_numbers() -> None:
+    rng = torch.Generator().manual_seed(0)
+    weight, inputs, bias = (torch.randn(size, generator=rng) for size in ((7, 5), (2, 3, 5), (7,)))
+    matrix = Int8Matrix.of(weight)
+    flat, scales = rounded(inputs.reshape(6, 5))
+    expected = (flat * scales[:, None]) @ matrix.rows(torch.arange(7)).t() + bias
+    torch.testing.assert_close(matrix.product(inputs, bias), expected.reshape(2, 3, 7))
+    torch.testing.assert_close(matrix.product(inputs, bias), inputs @ weight.t() + bias, atol=0.1, rtol=0)
+
+
+def test_a_matrix_of_one_column_is_multiplied_as_well() -> None:
+    """`torch._int_mm` reads memory that is not its own there: a word had another probability at every call."""
+    weight, inputs = torch.tensor([[1.0], [-3.0], [2.0]]), torch.tensor([[2.0], [0.5]])
+    torch.testing.assert_close(Int8Matrix.of(weight).product(inputs), inputs @ weight.t())
+
+
+def test_processors_whose_8_bit_products_are_cut_off_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = torch.Generator().manual_seed(0)
+    matrix, inputs = Int8Matrix.of(torch.randn(30, 200, generator=rng)), torch.randn(4, 200, generator=rng)
+    usual = matrix.product(inputs)
+    monkeypatch.setattr(int8, "multiplies_exactly", lambda: False)
+    torch.testing.assert_close(matrix.product(inputs), usual)
+
+
+def test_torch_multiplies_8_bit_integers_exactly() -> None:
+    """`torch._int_mm` is private: where it changes, this says so."""
+    rng = torch.Generator().manual_seed(0)
+    for rows, columns, inner in ((1, 13, 7), (33, 5, 2), (2, 64, 300), (0, 3, 4)):
+        left = torch.randint(-127, 128, (rows, inner), dtype=torch.int8, generator=rng)
+        right = torch.randint(-127, 128, (columns, inner), dtype=torch.int8, generator=rng)
+        assert torch.equal(torch._int_mm(left, right.t()).long(), left.long() @ right.long().t())
