@@ -96,14 +96,19 @@ def sample_rows(
 
 
 def draw(log_probs: Array, rng: np.random.Generator) -> Array:
-    """A token for each row, by inverting the cumulative distribution; never one of probability zero. -> (B,)
+    """A token for each row; never one of probability zero. -> (B,)"""
+    return invert(log_probs, rng.random(len(log_probs)))
+
+
+def invert(log_probs: Array, uniform_B: Array) -> Array:
+    """A token for each row, by inverting its cumulative distribution. uniform_B: a number in [0, 1) for each. -> (B,)
 
     First a block of words is found, then the word in it: a cumulative sum over all words takes four times as long.
     """
     weights_BV = np.exp(log_probs)
     num_rows, vocab_size = weights_BV.shape
     blocks_BK = np.add.reduceat(weights_BV, np.arange(0, vocab_size, BLOCK_WORDS), axis=1, dtype=np.float64)
-    block_B, threshold_B = _reach(blocks_BK, rng.random(num_rows) * blocks_BK.sum(axis=1))
+    block_B, threshold_B = _reach(blocks_BK, uniform_B * blocks_BK.sum(axis=1))
     words_BW = block_B[:, None] * BLOCK_WORDS + np.arange(min(BLOCK_WORDS, vocab_size))
     is_word_BW = words_BW < vocab_size
     inside_BW = weights_BV[np.arange(num_rows)[:, None], np.where(is_word_BW, words_BW, 0)] * is_word_BW

@@ -26,6 +26,7 @@ from elman.tasks.lm.inside import LooksInside
 from elman.tasks.lm.quantising import to_int8
 from elman.tasks.lm.record import LmRecord
 from elman.tasks.lm.scoring import LineScorer, Score
+from elman.tasks.lm.writing import WritesText
 from elman.tasks.text_task import TextAssets
 from elman.text.corpus import Corpus, read_blocks
 from elman.text.index import TextIndex
@@ -42,7 +43,7 @@ DYNAMIC_NAMES = (  # of numbers that dynamic evaluation changes
 
 
 @dataclass(frozen=True, repr=False)
-class Model(LooksInside, TaskModel[LmRecord]):
+class Model(LooksInside, WritesText, TaskModel[LmRecord]):
     """A language model with its tokenizer and its record."""
 
     record: LmRecord
@@ -99,8 +100,8 @@ class Model(LooksInside, TaskModel[LmRecord]):
         """The k likeliest next symbols after a text, with their probabilities; `</s>` is the end of the line."""
         if k < 1:
             raise UsageError(f"k is {k}", hint="give at least 1")
-        prompt = self._read(text)
-        log_probs = refuse_nan(self.lm.predict(prompt.state)[0])
+        prompt, state = self._read(text)
+        log_probs = refuse_nan(self.lm.predict(state)[0])
         best = likeliest(log_probs, k)
         return [(self.symbol(int(i), prompt.ids), math.exp(float(log_probs[i]))) for i in best]
 
@@ -125,6 +126,10 @@ class Model(LooksInside, TaskModel[LmRecord]):
             nats = evaluation.score_lines(self.lm, lines).token_nats
         else:
             nats = -refuse_nan(self.lm.score(ids[None], np.array([len(ids)]), self.lm.start(1))[0][0])
+        return self.summarise(text, ids, nats)
+
+    def summarise(self, text: str, ids: Array, nats: Array) -> Score:
+        """The cost of a text whose tokens, with the end of its last line, cost so much each."""
         return LineScorer(self.tokenizer, self.spelling).of_text(text.encode() + b"\n", ids, nats)
 
     def score_lines(
@@ -264,8 +269,8 @@ class Model(LooksInside, TaskModel[LmRecord]):
         """The continuation, piece by piece as it is drawn. A stop text ends it and is not given out."""
         if tokens < 0:
             raise UsageError(f"tokens is {tokens}", hint="give 0 or more")
-        read = self._read(prompt)
-        drawn = sample(self.lm, read.state, shaping=shaping, rng=rng, stop=self._stop_ids(), max_tokens=tokens)
+        read, state = self._read(prompt)
+        drawn = sample(self.lm, state, shaping=shaping, rng=rng, stop=self.stop_ids, max_tokens=tokens)
         return until(self._texts(read, drawn), stop)
 
     def beam(
@@ -279,10 +284,10 @@ class Model(LooksInside, TaskModel[LmRecord]):
         unknown: bool = False,
     ) -> list[tuple[str, float]]:
         """The likeliest continuations up to the end of the line that a beam finds, and the nats of each."""
-        read = self._read(prompt)
+        read, state = self._read(prompt)
         found = beam_search(
             self.lm,
-            read.state,
+            state,
             width=width,
             stop=EOS_ID,
             max_tokens=tokens,
@@ -356,40 +361,3 @@ class Model(LooksInside, TaskModel[LmRecord]):
         from elman.counts.arpa import write_arpa
 
         write_arpa(self.lm, self.tokenizer.tokens, Path(path), units=self.tokenizer.units, overwrite=overwrite)
-
-    def _read(self, text: str) -> _Prompt:
-        """The state after a text. Where words bring their space along, one at the end is not a word of its own."""
-        if not isinstance(text, str):
-            raise UsageError(f"a text is needed, not {text!r}", hint="give one text, as a string")
-        self.record.data.watch(text)
-        has_space = text.endswith(" ") and self.tokenizer.units.partition(":")[0] in ("word", "bpe")
-        ids = self.tokenizer.encode_text(text.rstrip(" ") if has_space else text)
-        if self.record.data.reset_lines:  # only the line that is not ended yet counts
-            ids = ids[len(ids) - int(np.argmax(np.append(ids[::-1] == EOS_ID, True))) :]
-        state = self.lm.start(1)
-        if len(ids):
-            _, state = self.lm.score(ids[None].astype(np.int64), np.array([len(ids)]), state)
-        return _Prompt(ids, state, has_space)
-
-    def _texts(self, prompt: _Prompt, tokens: Iterable[int]) -> Iterator[str]:
-        decoder = self.tokenizer.decoder()
-        for token in prompt.ids.tolist():
-            decoder.push(token)
-        is_first = prompt.has_space
-        for token in tokens:
-            text = decoder.push(token)
-            if is_first and text:
-                text, is_first = text.removeprefix(" "), False
-            if text and not (token == EOS_ID and self.record.data.reset_lines):
-                yield text
-        yield decoder.finish()
-
-    def _stop_ids(self) -> tuple[int, ...]:
-        return (EOS_ID,) if self.record.data.reset_lines else ()
-
-
-@dataclass(frozen=True)
-class _Prompt:
-    ids: Array
-    state: Any
-    has_space: bool  # it ended in one, which the next word brings

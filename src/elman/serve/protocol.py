@@ -1,0 +1,131 @@
+"""HTTP as uvicorn reads it, with what it lacks: deadlines for slow clients, a limit on headers and on connections.
+
+A deadline of uvicorn's own begins anew with every byte, and no middleware can have one, since it runs after parsing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Any, ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+RECEIVE_SECONDS = 10.0  # from the first byte of a request (or the connection) to its last
+SEND_SECONDS = 30.0  # that a client may take to read what was sent
+MAX_HEADER_BYTES = 64 << 10
+MAX_CONNECTIONS = 1024
+
+TOO_LARGE = (
+    b'{"error": {"message": "the headers are larger than 64 KiB", "type": "invalid_request_error", '
+    b'"param": null, "code": "headers_too_large"}}'
+)
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """A connection that is closed when its client is slower than it may be."""
+
+    waiting: ClassVar[OrderedDict[GuardedProtocol, None]] = (
+        OrderedDict()
+    )  # connections whose request is not complete, by age
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._receive_timer: asyncio.TimerHandle | None = None
+        self._send_timer: asyncio.TimerHandle | None = None
+        self._header_bytes = 0
+        self._is_in_header = True
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """The clock runs from here; where there are too many, who waits longest without a request leaves."""
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            oldest = next(iter(GuardedProtocol.waiting), self)
+            oldest._give_up()
+        self._expect_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """No clock runs any more."""
+        self._stop_timers()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a request."""
+        if self.transport.is_closing():
+            return
+        if self._receive_timer is None and (self.cycle is None or self.cycle.response_complete):
+            self._expect_request()  # the next one on a connection that was kept
+        if self._is_in_header:
+            self._header_bytes += len(data)
+            if self._header_bytes > MAX_HEADER_BYTES and not self._header_ends(data):
+                self._refuse_header()
+                return
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        """The body follows."""
+        self._is_in_header = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The request is here."""
+        super().on_message_complete()
+        self._stop_receiving()
+
+    def on_response_complete(self) -> None:
+        """The answer is sent; uvicorn's own clock runs until the next request's first byte."""
+        super().on_response_complete()
+        self._header_bytes, self._is_in_header = 0, True
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        super().pause_writing()
+        if self._send_timer is None:
+            self._send_timer = self.loop.call_later(SEND_SECONDS, self._give_up)
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+            self._send_timer = None
+        super().resume_writing()
+
+    def _expect_request(self) -> None:
+        self._receive_timer = self.loop.call_later(RECEIVE_SECONDS, self._give_up)
+        GuardedProtocol.waiting[self] = None
+
+    def _stop_receiving(self) -> None:
+        if self._receive_timer is not None:
+            self._receive_timer.cancel()
+            self._receive_timer = None
+        GuardedProtocol.waiting.pop(self, None)
+
+    def _stop_timers(self) -> None:
+        self._stop_receiving()
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+            self._send_timer = None
+
+    def _give_up(self) -> None:
+        self._stop_timers()
+        if not self.transport.is_closing():
+            self.transport.abort()
+
+    def _header_ends(self, data: bytes) -> bool:
+        """Whether the header ends within the limit and the rest of these bytes is body."""
+        before = self._header_bytes - len(data)
+        return 0 <= data.find(b"\r\n\r\n") <= MAX_HEADER_BYTES - before
+
+    def _refuse_header(self) -> None:
+        self._stop_timers()
+        head = (
+            b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"
+            b"content-length: " + str(len(TOO_LARGE)).encode() + b"\r\n\r\n"
+        )
+        self.transport.write(head + TOO_LARGE)
+        self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP, in the envelope."""
+        self._stop_timers()
+        super().send_400_response(msg)

@@ -1,0 +1,74 @@
+"""Run the application: a socket of its own, uvicorn on it, and a quiet end."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+
+import uvicorn
+
+from elman.core.errors import ElmanError
+from elman.serve.app import make_app
+from elman.serve.context import ServeOptions
+from elman.serve.hosts import check_options
+from elman.serve.protocol import GuardedProtocol
+from elman.serve.served import Models
+
+DRAIN_SECONDS = 10  # in which what is under way at the end may finish
+BACKLOG = 2048
+
+
+def listen(options: ServeOptions) -> tuple[socket.socket, ServeOptions]:
+    """A socket on the address that was asked for, and the options with the port that it has (0 is any that is free)."""
+    check_options(options)
+    host = options.host.strip("[]")
+    try:
+        family = socket.getaddrinfo(host, options.port, type=socket.SOCK_STREAM)[0][0]
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, options.port))
+        found.listen(BACKLOG)
+    except (OSError, OverflowError) as error:
+        what = f"cannot listen on {options.host} port {options.port}: {getattr(error, 'strerror', None) or error}"
+        raise ElmanError(what.lower(), hint="another --port, or --port 0 for any that is free") from None
+    return found, replace(options, port=found.getsockname()[1])
+
+
+class Server(uvicorn.Server):
+    """uvicorn, which says when it is ready and stops admitting at once when it is told to end."""
+
+    def __init__(self, models: Models, options: ServeOptions, *, on_ready: Callable[[], None] = lambda: None) -> None:
+        self.guard = make_app(models, options)
+        self._on_ready = on_ready
+        super().__init__(
+            uvicorn.Config(
+                self.guard,
+                http=GuardedProtocol,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=5,
+                timeout_graceful_shutdown=DRAIN_SECONDS,
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Admit nothing new, then wait for what is under way."""
+        self.guard.context.admission.is_closing = True
+        await super().shutdown(sockets)
+
+
+def serve(models: Models, options: ServeOptions, *, on_ready: Callable[[str], None] = lambda address: None) -> None:
+    """Serve until a signal ends it. on_ready: is told the address."""
+    found, options = listen(options)
+    host = f"[{options.host.strip('[]')}]" if ":" in options.host else options.host
+    Server(models, options, on_ready=lambda: on_ready(f"http://{host}:{options.port}")).run(sockets=[found])
