@@ -29,7 +29,7 @@ LAYERS = (
     ("tasks",),
     ("api",),
     ("compare",),
-    ("engine", "export", "serve"),
+    ("engine", "export", "rescore", "serve"),
     ("cli",),
     ("testing", "__main__"),
 )
@@ -48,7 +48,16 @@ SLICE_USERS = {
 }
 
 # Written over states: they never ask which family of models they hold.
-FAMILY_BLIND = ("lm/protocol.py", "lm/shaping.py", "lm/search.py", "lm/evaluate.py", "engine/", "serve/")
+FAMILY_BLIND = (
+    "lm/protocol.py",
+    "lm/shaping.py",
+    "lm/search.py",
+    "lm/evaluate.py",
+    "lm/prefixes.py",
+    "rescore/",
+    "engine/",
+    "serve/",
+)
 FAMILIES = (
     "elman.counts",
     "elman.nets",

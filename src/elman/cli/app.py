@@ -34,6 +34,7 @@ from elman.cli import (
     mix,
     next_,
     predict,
+    rescore,
     resume,
     score,
     serve,
@@ -45,7 +46,15 @@ from elman.cli.verb import Verb
 from elman.core import errors
 from elman.core.errors import ElmanError
 
-RESULTS_ON_STDOUT = (evaluate.evaluate, score.score, generate.generate, next_.next_symbols, predict.predict, info.info)
+RESULTS_ON_STDOUT = (
+    evaluate.evaluate,
+    score.score,
+    generate.generate,
+    next_.next_symbols,
+    predict.predict,
+    rescore.rescore,
+    info.info,
+)
 HINTS_IN_USE = {  # what only training can set, and what to do where a model is used
     "--set data.skip_bad=true drops such lines": "--errors skip passes over such lines",
     "--set data.errors=replace": "--errors replace",
@@ -85,6 +94,7 @@ def make_app() -> typer.Typer:
         "explain": explain.explain,
         "serve": serve.serve,
         "mix": mix.mix,
+        "rescore": rescore.rescore,
         "export": export.export,
         "import": import_.import_model,
         "settings": settings.settings,
@@ -162,7 +172,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _usable(hint: str | None, verb: Sequence[str]) -> str | None:
     """A hint with the flags of the verb that was called: --set is only for training."""
-    if hint is None or not {*verb} & {"predict", "evaluate", "score", "encode"}:
+    if hint is None or not {*verb} & {"predict", "evaluate", "score", "encode", "rescore"}:
         return hint
     for in_training, in_use in HINTS_IN_USE.items():
         hint = hint.replace(in_training, in_use)

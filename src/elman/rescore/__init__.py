@@ -1,0 +1,1 @@
+"""N-best lists of a speech recogniser, an OCR or a translation system, ranked again with the help of a language model."""
