@@ -145,7 +145,7 @@ class AdaptiveHead(Head):
         logits = self._logits(features_NP)
         if extra is not None:
             logits = [part + extra.part(index).dense(part.shape[1]) for index, part in enumerate(logits)]
-        head_NK, *inside = (F.log_softmax(part * self.scale, dim=1) for part in logits)
+        head_NK, *inside = (F.log_softmax(self._scaled(part), dim=1) for part in logits)
         words = [head_NK[:, : self.edges[0]]]
         for index, inside_NK in enumerate(inside, start=self.edges[0]):
             words.append(inside_NK + head_NK[:, index, None])

@@ -39,7 +39,7 @@ class EncoderBlock(Block):
         """The attention weights, (B, A, T, T), and what they are weights of, (B, A, T, D)."""
         queries, keys, values = self._project(values_TBH)
         energies_BATT = queries @ keys.transpose(2, 3)
-        energies_BATT += self._distance_bias(len(values_TBH))
+        energies_BATT += self._distance_bias(values_TBH.shape[0])
         if is_padding_TB is not None:
             energies_BATT = energies_BATT.masked_fill(is_padding_TB.t()[:, None, None], -torch.inf)
         return energies_BATT.softmax(-1), values
@@ -65,7 +65,7 @@ class AttentionEncoder(BlockStack[EncoderBlock]):
 
         A row of length 0 attends to its padding, and is zeros like any padding.
         """
-        is_padding_TB, unseen_TB = _padding(len(words_TBE), lengths_B)
+        is_padding_TB, unseen_TB = _padding(words_TBE.shape[0], lengths_B)
         values_TBH = locked_dropout(self.reader(words_TBE), dropout_input)
         for block in self.parts:
             values_TBH = block(values_TBH, unseen_TB, dropout=dropout)
@@ -74,7 +74,7 @@ class AttentionEncoder(BlockStack[EncoderBlock]):
 
     def vectors(self, words_TBE: Tensor, lengths_B: Tensor) -> list[LayerVectors]:
         """What each block makes of every token; of the top one, normed."""
-        _, unseen_TB = _padding(len(words_TBE), lengths_B)
+        _, unseen_TB = _padding(words_TBE.shape[0], lengths_B)
         found = [self.reader(words_TBE)]
         for block in self.parts:
             found.append(block(found[-1], unseen_TB))
@@ -98,4 +98,5 @@ class AttentionEncoder(BlockStack[EncoderBlock]):
 def _padding(num_steps: int, lengths_B: Tensor) -> tuple[Tensor, Tensor | None]:
     """Where padding is, and which of it nobody may look at; None where there is none. -> (T, B) each"""
     is_padding_TB = torch.arange(num_steps, device=lengths_B.device)[:, None] >= lengths_B
-    return is_padding_TB, is_padding_TB & (lengths_B > 0) if bool(is_padding_TB.any()) else None
+    has_padding = torch.compiler.is_exporting() or bool(is_padding_TB.any())  # an exported graph takes both
+    return is_padding_TB, is_padding_TB & (lengths_B > 0) if has_padding else None

@@ -11,6 +11,7 @@ from elman.nets.config import Reset
 from elman.nets.dropout import drop_weights
 from elman.nets.int8 import Int8Matrix, linear
 from elman.nets.layer import LayerState, SteppedLayer, draw_weights
+from elman.nets.operators import Operator, reordered
 from elman.nets.scan import Activation, ElmanScan, GruScan, Recurrence, ResetFirstGruScan
 from elman.nets.trace import Step, Use
 
@@ -48,6 +49,8 @@ class ElmanLayer(SteppedLayer):
 
     def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
         """-> (T, B, H), (h,)"""
+        if torch.compiler.is_exporting():
+            return self._export(inputs_TBI, state)
         if isinstance(self.weight_in, Int8Matrix):
             return self.forward_by_steps(inputs_TBI, state)
         values_TBG = F.linear(inputs_TBI, self.weight_in, self.bias)
@@ -75,6 +78,14 @@ class ElmanLayer(SteppedLayer):
         new_BH = activated(values_BG[:, self.hidden :], self.activation)
         after_BH = torch.lerp(h_BH, new_BH, update_BH)
         return Step(after_BH, (after_BH,), {"update": update_BH, "candidate": new_BH}, [use])
+
+    def operator(self) -> Operator:
+        """See `SteppedLayer`; of a plain layer only."""
+        if self.recurrence != "plain":
+            return super().operator()
+        activations = [self.activation.capitalize()]
+        bias_back = torch.zeros_like(self.bias)
+        return Operator("RNN", self.weight_in, self.weight_back, self.bias, bias_back, {"activations": activations})
 
     def multiply_adds(self) -> float:
         """Multiply-adds for one step of one row."""
@@ -107,6 +118,8 @@ class GruLayer(SteppedLayer):
 
     def forward(self, inputs_TBI: Tensor, state: LayerState, weight_drop: float = 0.0) -> tuple[Tensor, LayerState]:
         """-> (T, B, H), (h,)"""
+        if torch.compiler.is_exporting():
+            return self._export(inputs_TBI, state)
         if isinstance(self.weight_in, Int8Matrix):
             return self.forward_by_steps(inputs_TBI, state)
         values_TBG = F.linear(inputs_TBI, self.weight_in, self.bias)
@@ -140,6 +153,17 @@ class GruLayer(SteppedLayer):
         new_BH = (values_BG[:, 2 * hidden :] + inner_BH).tanh()
         after_BH = torch.lerp(new_BH, h_BH, update_BH)
         return Step(after_BH, (after_BH,), {"reset": reset_BH, "update": update_BH, "candidate": new_BH}, uses)
+
+    def operator(self) -> Operator:
+        """See `SteppedLayer`: update, reset, candidate."""
+        bias_back = torch.zeros_like(self.bias)
+        if not self.reset_first:
+            bias_back = torch.cat([bias_back[self.hidden :], self.bias_back])
+        weight_in, weight_back, bias = (
+            reordered(weight, (1, 0, 2)) for weight in (self.weight_in, self.weight_back, self.bias)
+        )
+        attributes = {"linear_before_reset": int(not self.reset_first)}
+        return Operator("GRU", weight_in, weight_back, bias, bias_back, attributes)
 
     def multiply_adds(self) -> float:
         """Multiply-adds for one step of one row."""

@@ -43,7 +43,7 @@ class Crf(Module):
         return self._score(scores_TBL, labels_TB, lengths_B) - self.log_partition(scores_TBL, lengths_B)
 
     def _score(self, scores_TBL: Tensor, labels_TB: Tensor, lengths_B: Tensor) -> Tensor:
-        table = self._table()
+        table = self.table()
         edge = self.num_labels
         is_step_TB = self._is_step(scores_TBL, lengths_B)
         emissions_TB = scores_TBL.gather(2, labels_TB[:, :, None]).squeeze(2)
@@ -54,7 +54,7 @@ class Crf(Module):
 
     def log_partition(self, scores_TBL: Tensor, lengths_B: Tensor) -> Tensor:
         """Log partition function, by the forward algorithm. -> (B,)"""
-        table = self._table()
+        table = self.table()
         between_LL, last_L = table[:-1, :-1], table[:-1, -1]
         is_step_TB = self._is_step(scores_TBL, lengths_B)
         sums_BL = table[-1, :-1] + scores_TBL[0]
@@ -65,7 +65,7 @@ class Crf(Module):
 
     def best(self, scores_TBL: Tensor, lengths_B: Tensor) -> Tensor:
         """The most likely labels of each row, by Viterbi. -> (T, B), 0 at padding"""
-        table = self._table()
+        table = self.table()
         between_LL, last_L = table[:-1, :-1], table[:-1, -1]
         is_step_TB = self._is_step(scores_TBL, lengths_B)
         best_BL = table[-1, :-1] + scores_TBL[0]
@@ -96,7 +96,8 @@ class Crf(Module):
         """Multiply-adds for one step of one row."""
         return float(self.num_labels**2)
 
-    def _table(self) -> Tensor:
+    def table(self) -> Tensor:
+        """What each label (column) scores after another (row), edges last; FORBIDDEN where it may not. -> (L + 1, L + 1)"""
         return torch.where(self.may_follow, self.transitions, FORBIDDEN)
 
     @staticmethod

@@ -71,7 +71,7 @@ class BidirectionalStack(Module):
         begin = self._start(values_TBI, lengths_B)
         outputs_TBH, after = self.stack(values_TBI, begin, dropout=dropout, weight_drop=weight_drop)
         if self.stack.norms:  # a norm gives its bias where it read zeros
-            outputs_TBH = outputs_TBH * _is_token(len(outputs_TBH), lengths_B)[:, :, None]
+            outputs_TBH = outputs_TBH * _is_token(outputs_TBH.shape[0], lengths_B)[:, :, None]
         return self._encoding(outputs_TBH, after)
 
     def vectors(self, values_TBI: Tensor, lengths_B: Tensor) -> list[LayerVectors]:
@@ -101,7 +101,7 @@ class BidirectionalStack(Module):
         """What the layers carry before the first token."""
         carried: list[Tensor] = []
         for layer in self.stack.parts:
-            zeros = [values_TBI.new_zeros(len(lengths_B), layer.hidden // 2) for _ in range(layer.num_states - 1)]
+            zeros = [values_TBI.new_zeros(lengths_B.shape[0], layer.hidden // 2) for _ in range(layer.num_states - 1)]
             carried += [lengths_B, *zeros]
         return carried
 
@@ -192,16 +192,16 @@ def read_padded(
     layer: Layer, inputs_TBI: Tensor, state: LayerState, lengths_B: Tensor, weight_drop: float
 ) -> tuple[Tensor, LayerState]:
     """A layer's outputs, zero at padding, and each row's state after its own last token."""
-    if _is_full(len(inputs_TBI), lengths_B):
+    if _is_full(inputs_TBI.shape[0], lengths_B):
         outputs_TBH, after = layer(inputs_TBI, state, weight_drop)
         return outputs_TBH, after
-    is_token_TB = _is_token(len(inputs_TBI), lengths_B)
+    is_token_TB = _is_token(inputs_TBI.shape[0], lengths_B)
     if isinstance(layer, LstmLayer):
         outputs_TBH, after = layer(inputs_TBI, state, weight_drop, is_padding_TB=~is_token_TB)
     else:
         outputs_TBH, after = layer(inputs_TBI, state, weight_drop)
     outputs_TBH = outputs_TBH * is_token_TB[:, :, None]
-    rows_B = torch.arange(len(lengths_B), device=lengths_B.device)
+    rows_B = torch.arange(lengths_B.shape[0], device=lengths_B.device)
     last_BH = outputs_TBH[(lengths_B - 1).clamp(min=0), rows_B]
     h_BH = torch.where((lengths_B > 0)[:, None], last_BH, state[0])
     return outputs_TBH, (h_BH, *after[1:])  # after[1:] is the cell state of an LSTM, which is kept at padding
@@ -212,4 +212,5 @@ def _is_token(num_steps: int, lengths_B: Tensor) -> Tensor:
 
 
 def _is_full(num_steps: int, lengths_B: Tensor) -> bool:
-    return bool((lengths_B == num_steps).all())
+    """Whether there is no padding; an exported graph takes rows with and without."""
+    return not torch.compiler.is_exporting() and bool((lengths_B == num_steps).all())

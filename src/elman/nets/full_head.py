@@ -41,7 +41,7 @@ class FullHead(Head):
         logits_NV = linear(features_NP, self.weight, self.bias)
         if extra is not None:
             logits_NV = logits_NV + extra.dense(len(self.bias))
-        return F.log_softmax(logits_NV * self.scale, dim=1)
+        return F.log_softmax(self._scaled(logits_NV), dim=1)
 
     def _score(self, features_NP: Tensor, targets_N: Tensor, extra: SparseLogits | None) -> Tensor:
         return target_log_probs(features_NP, self.weight, self.bias, targets_N, scale=self.scale, extra=extra)

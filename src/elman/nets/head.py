@@ -77,3 +77,9 @@ class Head(Module):
     def scale(self) -> float:
         """The factor of the logits: 1 / temperature."""
         return math.exp(-self.log_temperature.item())
+
+    def _scaled(self, logits: Tensor) -> Tensor:
+        """Logits divided by the temperature; in an exported graph, where no tensor has a value yet, by a tensor."""
+        if torch.compiler.is_exporting():
+            return logits * (-self.log_temperature).exp().to(logits.dtype)
+        return logits * self.scale

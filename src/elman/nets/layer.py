@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from elman.core.errors import UsageError
+from elman.nets.operators import Operator, read_by
 from elman.nets.trace import LayerTrace, Step, trace_steps
 
 LayerState = tuple[Tensor, ...]  # each (B, H); empty for a layer without a state
@@ -28,6 +30,7 @@ class Layer(Module):
     """
 
     num_states: int
+    state_names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -53,8 +56,6 @@ class Layer(Module):
 class SteppedLayer(Layer):
     """A layer that is defined by one step."""
 
-    state_names: ClassVar[tuple[str, ...]] = ()
-
     @abstractmethod
     def read_inputs(self, inputs: Tensor) -> Tensor:
         """What each step needs of its input: its product with the input weights. -> (..., G)"""
@@ -71,6 +72,20 @@ class SteppedLayer(Layer):
             state = step.state
             outputs.append(step.output)
         return torch.stack(outputs), state
+
+    def operator(self) -> Operator:
+        """All steps as one operator, for an exported graph that reads texts of any length."""
+        raise UsageError(
+            f"{type(self).__name__} is no operator of ONNX", hint="only steps of such a layer can be exported"
+        )
+
+    def _export(
+        self, inputs_TBI: Tensor, state: LayerState, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, LayerState]:
+        """What `forward` is in an exported graph: one step by its formula, more of them as one operator."""
+        if inputs_TBI.shape[0] == 1:
+            return self.forward_by_steps(inputs_TBI, state)
+        return read_by(self.operator(), inputs_TBI, state, lengths_B)
 
     def trace(self, inputs_TBI: Tensor, state: LayerState) -> LayerTrace:
         """See `Layer`. There has to be a step."""

@@ -9,6 +9,7 @@ from torch.nn import Parameter
 from elman.nets.dropout import drop_weights
 from elman.nets.int8 import Int8Matrix, linear
 from elman.nets.layer import LayerState, SteppedLayer, draw_weights
+from elman.nets.operators import Operator, reordered
 from elman.nets.trace import Step, Use
 
 # Below this many steps a loop over single cells is faster: the fused kernel reorders all weights at every call, which for
@@ -53,6 +54,8 @@ class LstmLayer(SteppedLayer):
         is_padding_TB: Tensor | None = None,
     ) -> tuple[Tensor, LayerState]:
         """-> (T, B, H), (h, c). At padding the cell state is kept and h is 0."""
+        if torch.compiler.is_exporting():
+            return self._export(inputs_TBI, state, None if is_padding_TB is None else (~is_padding_TB).sum(0))
         if isinstance(self.weight_in, Int8Matrix):
             return self.forward_by_steps(inputs_TBI, state)
         weight_back = drop_weights(self.weight_back, weight_drop)
@@ -94,6 +97,13 @@ class LstmLayer(SteppedLayer):
         c_BH = gates["forget"] * c_BH + gates["input"] * gates["candidate"]
         h_after_BH = gates["output"] * c_BH.tanh()
         return Step(h_after_BH, (h_after_BH, c_BH), gates, [Use(h_BH, back_BG, slice(None))])
+
+    def operator(self) -> Operator:
+        """See `SteppedLayer`: input, output, forget, candidate."""
+        weight_in, weight_back, bias = (
+            reordered(weight, (0, 3, 1, 2)) for weight in (self.weight_in, self.weight_back, self.bias)
+        )
+        return Operator("LSTM", weight_in, weight_back, bias, self._no_bias)
 
     def multiply_adds(self) -> float:
         """Multiply-adds for one step of one row."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn import Module, Parameter
 
@@ -34,6 +36,7 @@ class Maxent(Module):
         self.register_buffer("keys", torch.from_numpy(table.keys))
         self.register_buffer("offsets", torch.from_numpy(table.offsets))
         self.register_buffer("columns", torch.from_numpy(table.columns))
+        self.most_entries: list[int] = np.diff(table.offsets).max(axis=0).tolist() if len(table.keys) else []
         self.weight = RareParameter(torch.zeros(len(table.columns), dtype=dtype))
 
     def find(self, tokens_XB: Tensor) -> Tensor:
@@ -50,7 +53,8 @@ class Maxent(Module):
         wanted_TBK = torch.stack(keys, dim=-1)
         if not len(self.keys):
             return torch.full_like(wanted_TBK, -1)
-        at_TBK = torch.searchsorted(self.keys, wanted_TBK).clamp_(max=len(self.keys) - 1)
+        search = _search if torch.compiler.is_exporting() else torch.searchsorted
+        at_TBK = search(self.keys, wanted_TBK).clamp(max=len(self.keys) - 1)
         return torch.where(self.keys[at_TBK] == wanted_TBK, at_TBK, -1)
 
     def logits(self, histories_NK: Tensor) -> SparseLogits:
@@ -102,9 +106,40 @@ class SparseLogits:
 
     def dense(self, columns: int) -> Tensor:
         """All rows as a dense matrix. -> (N, columns)"""
+        if torch.compiler.is_exporting():
+            return self._dense_by_size(columns)
         logits_NW = self.weight.new_zeros(len(self.histories), columns)
         add_entries(logits_NW, self.entries(0, len(self.histories)), self.weight, scale=1.0)
         return logits_NW
+
+    def _dense_by_size(self, columns: int) -> Tensor:
+        """`dense` in a graph whose sizes depend on no value: every history has room for the entries of the largest.
+
+        What is left of the room goes to one more column, which is cut off. -> (N, columns)
+        """
+        maxent, histories_NK = self.maxent, self.histories
+        logits_NW = self.weight.new_zeros(histories_NK.shape[0], columns + 1)
+        most = maxent.most_entries[self.index] if maxent.most_entries else 0
+        if not most:
+            return logits_NW[:, :columns]
+        offsets_NKQ = F.embedding(histories_NK.clamp(min=0), maxent.offsets)
+        begins_NK = offsets_NKQ[:, :, self.index]
+        sizes_NK = (offsets_NKQ[:, :, self.index + 1] - begins_NK) * (histories_NK >= 0)
+        places_M = torch.arange(most, device=begins_NK.device)
+        is_entry_NKM = places_M < sizes_NK[:, :, None]
+        ngrams_NKM = torch.where(is_entry_NKM, begins_NK[:, :, None] + places_M, 0)
+        columns_NKM = torch.where(is_entry_NKM, maxent.columns[ngrams_NKM].long(), columns)
+        weights_NKM = self.weight[ngrams_NKM]
+        return logits_NW.scatter_add(1, columns_NKM.flatten(1), weights_NKM.flatten(1))[:, :columns]
+
+
+def _search(keys_H: Tensor, wanted: Tensor) -> Tensor:
+    """`torch.searchsorted` of what is among the keys, by halving: there is no such operator in ONNX."""
+    at = torch.zeros_like(wanted)
+    for bit in reversed(range(len(keys_H).bit_length())):
+        further = (at + (1 << bit)).clamp(max=len(keys_H) - 1)
+        at = torch.where(keys_H[further] <= wanted, further, at)
+    return at
 
 
 def add_entries(logits_RW: Tensor, entries: Entries, weight_F: Tensor, *, scale: float) -> Tensor:

@@ -63,6 +63,16 @@ class NeuralLm(VocabularyNet[C]):
     def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
         """Run the layers on from a state; `is_noisy` turns on dropout and penalties."""
 
+    @abstractmethod
+    def carried_names(self) -> list[str]:
+        """What each of the tensors is called that it carries, for those who carry them themselves."""
+
+    def read_one(self, tokens_B: Tensor, carried: Carried) -> tuple[Tensor, Carried]:
+        """One token per row: the log-probabilities of what follows, (B, V), and what to carry on."""
+        outputs = self._read_tokens(tokens_B[None], carried, is_noisy=False)
+        histories_BK = None if outputs.histories is None else outputs.histories[0]
+        return self.head.log_probs(outputs.features[0], self._ngrams(histories_BK)), outputs.carried
+
     def _begin(self, carried: Carried) -> NeuralState:
         """The state before the first token, given initial layer states: the start symbol is read."""
         rows = len(carried[0])

@@ -58,7 +58,7 @@ def mix(key: Key[T], words: T) -> Key[T]:
 
 def join(key: Key[T]) -> T:
     """Both halves of the hash as one number."""
-    return (key[0] << 31) | key[1]
+    return key[0] * (1 << 31) + key[1]
 
 
 def collect_ngrams(

@@ -33,7 +33,7 @@ class Pool(Module):
     def forward(self, encoding: Encoding, lengths_B: Tensor) -> Tensor:
         """-> (B, O); rows have at least one word"""
         outputs_TBO = encoding.outputs
-        is_word_TB = torch.arange(len(outputs_TBO), device=lengths_B.device)[:, None] < lengths_B
+        is_word_TB = torch.arange(outputs_TBO.shape[0], device=lengths_B.device)[:, None] < lengths_B
         match self.kind:
             case "last":
                 return encoding.last() if encoding.backward else encoding.forward[-1][0]
@@ -48,6 +48,6 @@ class Pool(Module):
         """The attention weight of each word, attention only (Yang et al. 2016). -> (T, B), columns sum to one"""
         assert self.inner is not None
         outputs_TBO = encoding.outputs
-        is_word_TB = torch.arange(len(outputs_TBO), device=lengths_B.device)[:, None] < lengths_B
+        is_word_TB = torch.arange(outputs_TBO.shape[0], device=lengths_B.device)[:, None] < lengths_B
         scores_TB = torch.tanh(self.inner(outputs_TBO)) @ self.query
         return scores_TB.masked_fill(~is_word_TB, -torch.inf).softmax(0)

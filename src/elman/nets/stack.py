@@ -63,6 +63,10 @@ class Stack(Module):
         """The layers, from the bottom up."""
         return cast(list[Layer], list(self.layers))
 
+    def state_names(self) -> list[str]:
+        """What each of the tensors of its state is called, layers being counted from 1."""
+        return [f"{name}_{number}" for number, layer in enumerate(self.parts, 1) for name in layer.state_names]
+
     def initialise(self, rng: torch.Generator) -> None:
         """Draw all weights."""
         for layer in self.parts:

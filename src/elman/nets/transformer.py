@@ -129,10 +129,12 @@ class CausalBlock(Block):
         queries, new_keys, new_values = self._project(values_TBH)
         old_keys, old_values = seen
         capacity = old_keys.shape[2]
-        num_old = int(num_seen_B.max()) if capacity else 0
+        # the keys that some row has seen; all of the cache in an exported graph, whose sizes depend on no value
+        is_exporting = torch.compiler.is_exporting()
+        num_old = capacity if is_exporting or not capacity else int(num_seen_B.max())
         keys = torch.cat([old_keys[:, :, capacity - num_old :], new_keys], dim=2)
         values = torch.cat([old_values[:, :, capacity - num_old :], new_values], dim=2)
-        is_ragged = bool((num_seen_B < num_old).any())
+        is_ragged = is_exporting or bool((num_seen_B < num_old).any())
         unseen_B = num_old - num_seen_B if is_ragged else None
         attended = self._attend(queries, keys, values, unseen_B)
         return attended, (_slide(old_keys, new_keys), _slide(old_values, new_values))
@@ -208,6 +210,10 @@ class BlockStack(Module, Generic[K]):
     def parts(self) -> list[K]:
         """The blocks, from the bottom up."""
         return cast(list[K], list(self.blocks))
+
+    def state_names(self) -> list[str]:
+        """What each of the tensors is called that are kept of the tokens that were seen."""
+        return ["num_seen", *(f"{name}_{n}" for n in range(1, len(self.blocks) + 1) for name in ("keys", "values"))]
 
     def initialise(self, rng: torch.Generator) -> None:
         """Draw the initial weights."""

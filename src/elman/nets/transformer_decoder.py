@@ -113,9 +113,15 @@ class DecoderStack(BlockStack[DecoderBlock]):
         super().__init__(blocks, inputs=inputs, hidden=shape.hidden, dtype=dtype)
         self.window = shape.window
 
+    def state_names(self) -> list[str]:
+        """With those of the source."""
+        blocks = range(1, len(self.blocks) + 1)
+        source = [f"{name}_{n}" for n in blocks for name in ("memory_keys", "memory_values")]
+        return [*super().state_names(), *source, "memory_lengths"]
+
     def start(self, memory_BSM: Tensor, lengths_B: Tensor) -> tuple[Tensor, ...]:
         """The state before the first target token."""
-        rows = len(memory_BSM)
+        rows = memory_BSM.shape[0]
         seen: list[Tensor] = []
         for block in self.parts:
             shape = (rows, block.num_heads, self.window - 1, self.output_width // block.num_heads)

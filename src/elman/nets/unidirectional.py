@@ -43,7 +43,7 @@ class UnidirectionalStack(Module):
     def forward(self, values_TBI: Tensor, lengths_B: Tensor, *, dropout: float = 0.0) -> Encoding:
         """Read each row up to its length. `dropout` is between layers, locked over time."""
         outputs_TBH, after = self.stack(values_TBI, self._start(values_TBI, lengths_B), dropout=dropout)
-        times_T1 = torch.arange(len(outputs_TBH), device=lengths_B.device)[:, None]
+        times_T1 = torch.arange(outputs_TBH.shape[0], device=lengths_B.device)[:, None]
         outputs_TBH = outputs_TBH * (times_T1 < lengths_B)[:, :, None]
         return Encoding(outputs_TBH, tuple(state[1:] for state in self.stack.split(after)), ())
 
@@ -61,7 +61,7 @@ class UnidirectionalStack(Module):
         """What the layers carry before the first token."""
         carried: list[Tensor] = []
         for layer in self.stack.parts:
-            zeros = [values_TBI.new_zeros(len(lengths_B), layer.hidden) for _ in range(layer.num_states - 1)]
+            zeros = [values_TBI.new_zeros(lengths_B.shape[0], layer.hidden) for _ in range(layer.num_states - 1)]
             carried += [lengths_B, *zeros]
         return carried
 

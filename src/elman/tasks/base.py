@@ -23,6 +23,7 @@ from elman.tasks.examples import H as H
 from elman.tasks.examples import Prepared as Prepared
 from elman.tasks.examples import R as R
 from elman.tasks.explained import Explained
+from elman.tasks.exported import Exports
 from elman.tasks.options import EvaluateOptions as EvaluateOptions
 from elman.tasks.options import PredictOptions as PredictOptions
 from elman.tasks.options import refuse_options as refuse_options
@@ -98,7 +99,7 @@ class Prediction(ABC):
         """As `predict --json` prints it."""
 
 
-class TaskModel(Shown, Explained, Encodes, ABC, Generic[R]):
+class TaskModel(Shown, Explained, Encodes, Exports, ABC, Generic[R]):
     """A trained model at the text level."""
 
     record: R

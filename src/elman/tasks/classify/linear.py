@@ -137,11 +137,16 @@ def _phrases(texts: Sequence[Sequence[str]], buckets: int) -> Any:
     """Which words, and which words side by side, are in each text. -> (N, F) of ones"""
     places, ends = [], [0]
     for words in texts:
-        found = sorted({_bucket(phrase, buckets) for phrase in _phrases_of(words)})
+        found = buckets_of(words, buckets)
         places.append(np.array(found, dtype=np.int32))
         ends.append(ends[-1] + len(found))
     indices = np.concatenate(places) if places else np.zeros(0, dtype=np.int32)
     return sparse.csr_matrix((np.ones(len(indices), dtype=np.float32), indices, ends), shape=(len(texts), buckets))
+
+
+def buckets_of(words: Sequence[str], buckets: int) -> list[int]:
+    """The numbers of a text's phrases, each once."""
+    return sorted({_bucket(phrase, buckets) for phrase in _phrases_of(words)})
 
 
 def _phrases_of(words: Sequence[str]) -> list[str]:

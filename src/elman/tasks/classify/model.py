@@ -30,8 +30,10 @@ from elman.tasks.classify.data import (
     split_text,
     targets_of,
 )
+from elman.tasks.classify.exporting import export_classifier
 from elman.tasks.classify.metrics import number_numbers, set_numbers
 from elman.tasks.classify.parts import LIKELY, PARTS, PartWeights, answers_of
+from elman.tasks.exported import Exported
 from elman.tasks.label_metrics import class_numbers
 from elman.tasks.measuring import part_notes, rounded, rows_in_time
 from elman.tasks.strange import refuse_strange
@@ -102,6 +104,10 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
         self.config = record.model
         self.labels = record.labels
         self.part_weights = record.part_weights or NET_ALONE
+
+    def exported(self) -> Exported:
+        """The parts that are used, in one graph."""
+        return export_classifier(self)
 
     def vocabulary(self) -> str:
         """Words and labels."""
@@ -203,9 +209,13 @@ class Classifier(NetModel[ClassifyRecord, ClassifyAssets]):
 
     def shares(self, texts: Sequence[Sequence[str]]) -> Array:
         """What it says of texts as words: probabilities of its labels, or a number. -> (N, L)"""
+        return self._answers(self.scores(texts))
+
+    def scores(self, texts: Sequence[Sequence[str]]) -> Array:
+        """What `shares` are made of, by the parts that are used. -> (N, L)"""
         weights = self.part_weights
         used = [name for name in PARTS if getattr(weights, name)]
-        return self._answers(weights.combine(self._scores(texts, used)))
+        return weights.combine(self._scores(texts, used))
 
     def _answers(self, scores_NL: Array) -> Array:
         net = self.net.first

@@ -58,8 +58,11 @@ class TextClassifier(TextNet):
     def attention_weights(self, words: Array, lengths: Array) -> Array:
         """How much each word counted, pool=attention only. -> (B, T)"""
 
-    @abstractmethod
     def _scores(self, words: Array, lengths: Array) -> Tensor:
+        return self.score_ids(self._ids(words), self._ids(lengths))
+
+    @abstractmethod
+    def score_ids(self, words_BT: Tensor, lengths_B: Tensor) -> Tensor:
         """-> (B, L)"""
 
 
@@ -145,10 +148,9 @@ class ClassifierModel(LabelNet, TextClassifier):
         """Multiply-adds of matrix products for one text, forward."""
         return self._usual_length * self.reader.stack.multiply_adds() + self.output.weight.numel()
 
-    def _scores(self, words: Array, lengths: Array) -> Tensor:
+    def score_ids(self, words_BT: Tensor, lengths_B: Tensor) -> Tensor:
         """-> (B, L)"""
-        lengths_B = self._ids(lengths)
-        encoding = self.reader(self._ids(words).t(), lengths_B)
+        encoding = self.reader(words_BT.t(), lengths_B)
         text_BO = F.dropout(self.pool(encoding, lengths_B), self.config.rate("output"), training=self.training)
         scores_BL: Tensor = self.output(text_BO)
         return scores_BL
@@ -194,8 +196,9 @@ class Ensemble(TextClassifier):
         """Multiply-adds of matrix products for one text, forward."""
         return sum(net.count_flops() for net in self._nets())
 
-    def _scores(self, words: Array, lengths: Array) -> Tensor:
-        return torch.stack([net._scores(words, lengths) for net in self._nets()]).mean(0)
+    def score_ids(self, words_BT: Tensor, lengths_B: Tensor) -> Tensor:
+        """Their mean. -> (B, L)"""
+        return torch.stack([net.score_ids(words_BT, lengths_B) for net in self._nets()]).mean(0)
 
     def _nets(self) -> list[ClassifierModel]:
         return list(self.nets)  # type: ignore[arg-type]

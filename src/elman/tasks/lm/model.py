@@ -21,6 +21,7 @@ from elman.lm.shaping import Shaping, likeliest
 from elman.lm.stopping import until
 from elman.tasks.base import EvaluateOptions, Prediction, PredictOptions, TaskModel
 from elman.tasks.foundation import Foundation, cells_of, make_foundation
+from elman.tasks.lm.exporting import ExportsStep
 from elman.tasks.lm.family import Saveable
 from elman.tasks.lm.inside import LooksInside
 from elman.tasks.lm.quantising import to_int8
@@ -43,7 +44,7 @@ DYNAMIC_NAMES = (  # of numbers that dynamic evaluation changes
 
 
 @dataclass(frozen=True, repr=False)
-class Model(LooksInside, WritesText, TaskModel[LmRecord]):
+class Model(LooksInside, WritesText, ExportsStep, TaskModel[LmRecord]):
     """A language model with its tokenizer and its record."""
 
     record: LmRecord

@@ -17,6 +17,18 @@ from torch import Tensor
 from elman.core.arrays import Array
 from elman.lm.trace import Trace
 from elman.nets.config import LanguageNetConfig
+from elman.nets.graphs import (
+    BATCH,
+    CHECKED_ROWS,
+    ROWS,
+    NetGraphs,
+    Run,
+    in_float32,
+    start_values,
+    state_of,
+    step_difference,
+    step_graph,
+)
 from elman.nets.inputs import NetInputs
 from elman.nets.layer import LayerVectors
 from elman.nets.maxent import Maxent
@@ -54,6 +66,26 @@ class NeuralModel(NeuralLm[L], StreamNet):
             return self._start_layers(rows)
         ends_BK = torch.full((rows, self.maxent.length), EOS_ID, dtype=torch.int64, device=self.device)
         return *self._start_layers(rows), ends_BK
+
+    @abstractmethod
+    def _layer_names(self) -> list[str]:
+        """What each of the tensors is called that the layers carry."""
+
+    def carried_names(self) -> list[str]:
+        """Those of the layers; `history` is the words that n-gram features look back to."""
+        return self._layer_names() + ([] if self.maxent is None else ["history"])
+
+    def exported(self) -> NetGraphs:
+        """One graph, a step; it begins with the end of a line."""
+        net = in_float32(self)
+        step = step_graph(net, "model", net.start_training(ROWS), lambda leaf: {0: BATCH})
+
+        def compare(run: Run, steps: int) -> float:
+            first = zip(net.carried_names(), net.start_training(CHECKED_ROWS), strict=True)
+            carried = {name: leaf.numpy() for name, leaf in first}
+            return step_difference(self, run, step, state=self.start(CHECKED_ROWS), carried=carried, steps=steps)
+
+        return NetGraphs([step], compare, state_of(step), start_values(step))
 
     def learn_ngrams(self, ids: Array) -> None:
         """Take the n-grams of a text for features, if the settings want any; their weights are zero."""

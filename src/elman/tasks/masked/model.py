@@ -18,7 +18,9 @@ from elman.explain.reading import AttentionMap, Reading, head_maps, refuse_long
 from elman.lm import evaluate as evaluation
 from elman.lm.shaping import likeliest
 from elman.tasks.base import Prediction, PredictOptions, ShouldStop
+from elman.tasks.exported import Exported
 from elman.tasks.foundation import Foundation, cells_of, make_foundation
+from elman.tasks.masked.exporting import export_masked
 from elman.tasks.measuring import part_notes
 from elman.tasks.text_task import TextModel
 from elman.tasks.word_vectors import written_words
@@ -54,6 +56,10 @@ class MaskedTextModel(TextModel[Any]):
     """A masked model: it fills gaps, and is measured by how well it restores every token of a text from the others."""
 
     reads_end = True
+
+    def exported(self) -> Exported:
+        """The whole net."""
+        return export_masked(self)
 
     def fill(self, text: str, *, k: int = 10) -> list[list[tuple[str, float]]]:
         """For every `<mask>` in a line of text its k likeliest symbols, with their probabilities."""

@@ -19,6 +19,20 @@ from elman.core.arrays import Array
 from elman.nets.attention_encoder import AttentionEncoder
 from elman.nets.dropout import locked_dropout
 from elman.nets.encoder import BidirectionalStack, make_cell
+from elman.nets.graphs import (
+    BATCH,
+    EXAMPLE_LENGTH,
+    LENGTH,
+    ROWS,
+    Graph,
+    NetGraphs,
+    Run,
+    TensorModule,
+    difference,
+    in_float32,
+    largest,
+    text_lengths,
+)
 from elman.nets.inputs import NetInputs
 from elman.nets.layer import LayerVectors
 from elman.nets.trace import NetTrace
@@ -134,6 +148,35 @@ class MaskedModel(VocabularyNet[MaskedConfig]):
         words_TBE = self.embedding(self._to_ids(tokens).t())
         assert isinstance(self.stack, BidirectionalStack | AttentionEncoder)
         return [LayerVectors(words_TBE), *self.stack.vectors(words_TBE, self._to_ids(lengths))]
+
+    def exported(self) -> NetGraphs:
+        """One graph: the log-probabilities of all tokens at every place, hidden or not."""
+        net = in_float32(self)
+
+        def fill(tokens_BT: Tensor, lengths_B: Tensor, hidden_BT: Tensor) -> tuple[Tensor, ...]:
+            features_BTP = net._project(net._read(tokens_BT, hidden_BT, lengths_B, is_noisy=False)).transpose(0, 1)
+            log_probs_NV = net.head.log_probs(features_BTP.flatten(0, 1))
+            return (log_probs_NV.view(features_BTP.shape[0], features_BTP.shape[1], net.vocab_size),)
+
+        def compare(run: Run, steps: int) -> float:
+            rng, found = np.random.default_rng(steps), []
+            for lengths in text_lengths(steps, rng):
+                tokens = rng.integers(0, self.vocab_size, (len(lengths), lengths.max()))
+                is_hidden = (rng.random(tokens.shape) < 0.3) & (np.arange(lengths.max()) < lengths[:, None])
+                outputs = run("model", {"tokens": tokens, "lengths": lengths, "is_hidden": is_hidden})
+                expected = self.predict(tokens, lengths, is_hidden)
+                found.append(difference(outputs["log_probs"][is_hidden], expected))
+            return largest(found)
+
+        tokens_BT = torch.full((ROWS, EXAMPLE_LENGTH), EOS_ID)
+        inputs = {
+            "tokens": tokens_BT,
+            "lengths": torch.tensor([EXAMPLE_LENGTH, 1]),
+            "is_hidden": torch.zeros(tokens_BT.shape, dtype=torch.bool),
+        }
+        rows: dict[int, str] = {0: BATCH, 1: LENGTH}
+        axes = {"tokens": rows, "lengths": {0: BATCH}, "is_hidden": rows}
+        return NetGraphs([Graph("model", TensorModule(net, fill), inputs, axes, ["log_probs"])], compare)
 
     def score_all(self, tokens: Array, is_hidden: Array) -> Array:
         """The log-probability of each token of one text (T,), given all that is not hidden, itself included. -> (T,)"""

@@ -19,10 +19,12 @@ from elman.explain.reading import AttentionMap, Reading
 from elman.lm.search import Hypothesis, beam_search
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, PredictOptions, ShouldStop
+from elman.tasks.exported import Exported
 from elman.tasks.measuring import part_notes, rows_in_time
 from elman.tasks.seq2seq.assets import Tokenizers
 from elman.tasks.seq2seq.config import PairsConfig, Seq2SeqConfig
 from elman.tasks.seq2seq.data import MAX_LENGTH, PairBatches, encode_pairs
+from elman.tasks.seq2seq.exporting import export_translator
 from elman.tasks.seq2seq.inside import PairReading, symbols
 from elman.tasks.seq2seq.metrics import Marks, Written
 from elman.tasks.seq2seq.reading import read_only_sources, read_pairs
@@ -68,6 +70,10 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
         self.source, self.target = assets
         self.data = record.data
         self.config = record.model
+
+    def exported(self) -> Exported:
+        """An encoder, and the decoder's step."""
+        return export_translator(self)
 
     def vocabulary(self) -> str:
         """The symbols of both sides."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -20,6 +21,22 @@ from elman.nets.attention_encoder import AttentionEncoder
 from elman.nets.embedding import Embedding
 from elman.nets.encoder import BidirectionalStack
 from elman.nets.full_head import FullHead
+from elman.nets.graphs import (
+    BATCH,
+    CHECKED_ROWS,
+    EXAMPLE_LENGTH,
+    ROWS,
+    SOURCE,
+    Graph,
+    NetGraphs,
+    Run,
+    TensorModule,
+    in_float32,
+    largest,
+    state_of,
+    step_difference,
+    step_graph,
+)
 from elman.nets.inputs import NetInputs
 from elman.nets.layer import LayerVectors
 from elman.nets.neural_lm import Carried, NeuralLm, NeuralState
@@ -32,6 +49,7 @@ from elman.tasks.seq2seq.data import PairBatch
 from elman.text.units.vocabulary import EOS_ID
 
 OWN_WORDS_STEPS = 2000
+SOURCE_STEPS = 20  # of an exported decoder that are compared for one source, which is shorter
 OWN_WORDS_ROWS = 512  # rows whose next tokens are predicted at once for scheduled sampling
 
 
@@ -111,6 +129,38 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
         """The state before anything was written. source (B, S), lengths (B,)"""
         with torch.inference_mode():
             return self._begin(self._encode(self._to_ids(source).t(), self._to_ids(lengths), is_noisy=False))
+
+    def exported(self) -> NetGraphs:
+        """The encoder, and a step of the decoder from what it gives."""
+        net = in_float32(self)
+
+        def encode(source_BS: Tensor, lengths_B: Tensor) -> Carried:
+            return net._encode(source_BS.t(), lengths_B, is_noisy=False)
+
+        source_BS = torch.full((ROWS, EXAMPLE_LENGTH), EOS_ID)
+        lengths_B = torch.tensor([EXAMPLE_LENGTH, 1])
+        encoder = Graph(
+            "encoder",
+            TensorModule(net, encode),
+            {"source": source_BS, "lengths": lengths_B},
+            {"source": {0: BATCH, 1: SOURCE}, "lengths": {0: BATCH}},
+            net.carried_names(),
+        )
+        with torch.no_grad():
+            carried = encode(source_BS, lengths_B)
+        step = step_graph(net, "decoder", carried, lambda leaf: {0: BATCH, **({1: SOURCE} if leaf.ndim == 3 else {})})
+
+        def compare(run: Run, steps: int) -> float:
+            rng, found = np.random.default_rng(steps), []
+            for _ in range(-(-steps // SOURCE_STEPS)):
+                lengths = rng.integers(1, SOURCE_STEPS, CHECKED_ROWS)
+                source = rng.integers(0, len(self.source_embedding.weight), (CHECKED_ROWS, lengths.max()))
+                begin = run("encoder", {"source": source, "lengths": lengths})
+                state = self.encode(source, lengths)
+                found.append(step_difference(self, run, step, state=state, carried=begin, steps=SOURCE_STEPS))
+            return largest(found)
+
+        return NetGraphs([encoder, step], compare, state_of(step))
 
     def vectors(self, source: Array, lengths: Array) -> list[LayerVectors]:
         """What each layer of the encoder makes of every source token; the first is the words. source (B, S)"""

@@ -131,7 +131,7 @@ class Seq2SeqModel(PairModel):
 
     def _begin_with(self, encoding: Encoding, lengths_B: Tensor) -> Carried:
         """What the decoder carries before its first token, where the source was read so."""
-        fed = [encoding.outputs.new_zeros(len(lengths_B), self.config.hidden)] * self.config.input_feeding
+        fed = [encoding.outputs.new_zeros(lengths_B.shape[0], self.config.hidden)] * self.config.input_feeding
         return *self._bridge(encoding), *fed, *self._keep(encoding, lengths_B)
 
     def _bridge(self, encoding: Encoding) -> list[Tensor]:
@@ -167,8 +167,14 @@ class Seq2SeqModel(PairModel):
     def _side_by_side(self, outputs_SBM: Tensor) -> Tensor:
         """The first outputs of each row in one vector, zeros where there are fewer. -> (B, positions * M)"""
         positions = self.config.positions or 1
-        missing = max(0, positions - len(outputs_SBM))
-        return F.pad(outputs_SBM[:positions], (0, 0, 0, 0, 0, missing)).transpose(0, 1).flatten(1)
+        return F.pad(outputs_SBM, (0, 0, 0, 0, 0, positions))[:positions].transpose(0, 1).flatten(1)
+
+    def carried_names(self) -> list[str]:
+        """h_1, c_1 ...; what was written last, with input feeding; and what is kept of the source."""
+        config = self.config
+        kept = {"initial": [], "attention": ["memory", "memory_lengths"]}.get(config.context, ["context"])
+        keys = ["memory_keys"] * (config.context == "attention" and self.attention.score == "additive")
+        return [*self.stack.state_names(), *["fed"] * config.input_feeding, *kept, *keys]
 
     def join(self, states: Sequence[NeuralState]) -> NeuralState:
         """The rows of all states; of sources that differ in length the shorter are padded."""

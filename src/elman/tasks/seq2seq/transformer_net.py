@@ -88,6 +88,10 @@ class TransformerPairs(PairModel):
         weights_BTS: Tensor = self.stack(self.embedding(read_TB), carried)[2]
         return weights_BTS
 
+    def carried_names(self) -> list[str]:
+        """Of the target what was seen, of the source each block's keys and values."""
+        return self.stack.state_names()
+
     def join(self, states: Sequence[NeuralState]) -> NeuralState:
         """The rows of all states; of sources that differ in length the shorter are padded."""
         with torch.inference_mode():

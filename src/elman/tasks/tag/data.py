@@ -38,6 +38,7 @@ class Lexicon:
         self.characters = characters
         self.foreign = foreign
         self.word = words.number
+        self.folds_case = words.folds_case
         self._characters = {token: number for number, token in enumerate(characters.tokens) if number >= FIRST}
 
     def spelling(self, form: str) -> list[int]:

@@ -16,6 +16,7 @@ from elman.explain.kind import OF_WORDS, of_cells
 from elman.explain.reading import Reading, refuse_empty, refuse_long
 from elman.store import LabelRecord
 from elman.tasks.base import EvaluateOptions, NetModel, Prediction, PredictOptions, ShouldStop
+from elman.tasks.exported import Exported
 from elman.tasks.label_metrics import confusions
 from elman.tasks.measuring import part_notes, rounded, rows_in_time
 from elman.tasks.strange import refuse_strange
@@ -23,6 +24,7 @@ from elman.tasks.tag.assets import TagAssets
 from elman.tasks.tag.config import SentencesConfig, TaggerConfig
 from elman.tasks.tag.conll import Format, Sentence, SentenceReader, read_sentences, write_sentence
 from elman.tasks.tag.data import FormTable, TagBatches, Words, encode_sentences
+from elman.tasks.tag.exporting import export_tagger
 from elman.tasks.tag.metrics import one_tag_notes, tag_numbers
 from elman.tasks.word_vectors import written_words
 from elman.text.batches import one_pass
@@ -92,6 +94,10 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         self.lexicon = assets.lexicon
         self.data = record.data
         self.labels = record.labels
+
+    def exported(self) -> Exported:
+        """The scores of labels; the likeliest sequence of a CRF is found by whoever has them."""
+        return export_tagger(self)
 
     def vocabulary(self) -> str:
         """Words and tags."""

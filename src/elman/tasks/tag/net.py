@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -18,6 +18,19 @@ from torch.nn import Linear
 from elman.core.arrays import Array
 from elman.core.tensors import under_prefix
 from elman.nets.crf import Crf
+from elman.nets.graphs import (
+    BATCH,
+    EXAMPLE_LENGTH,
+    LENGTH,
+    Graph,
+    NetGraphs,
+    Run,
+    TensorModule,
+    difference,
+    in_float32,
+    largest,
+    text_lengths,
+)
 from elman.nets.inputs import NetInputs, dtype_of
 from elman.nets.layer import LayerVectors
 from elman.nets.layer_mix import LayerMix
@@ -39,12 +52,30 @@ USUAL_SPELLING = (
 )
 
 
+AXES = {name: {0: BATCH, 1: LENGTH} for name in ("words", "forms", "foreign")} | {
+    "lengths": {0: BATCH},
+    "spelling": {0: "forms", 1: "characters"},
+    "spelling_lengths": {0: "forms"},
+}
+
+
 @dataclass(frozen=True)
 class Tags:
     """What was chosen for every word, and how sure it is."""
 
     best: Array  # (B, T), 0 at padding
     probabilities: Array | None  # (B, T, L), of every label at every word
+
+
+class WordTensors(NamedTuple):
+    """`Words` as far as a net reads them."""
+
+    words: Tensor
+    lengths: Tensor
+    forms: Tensor | None = None
+    spelling: Tensor | None = None
+    spelling_lengths: Tensor | None = None
+    foreign: Tensor | None = None
 
 
 class TaggerModel(TextNet):
@@ -153,8 +184,8 @@ class TaggerModel(TextNet):
 
     def word_vectors(self, words: Words) -> list[LayerVectors]:
         """What each layer makes of every word; the first is the words alone, without their spelling."""
-        lengths_B = self._ids(words.lengths)
-        return self.reader.vectors(self._ids(words.words).t(), lengths_B, self._beside(words, lengths_B))
+        read = self._tensors(words)
+        return self.reader.vectors(read.words.t(), read.lengths, self._beside(read))
 
     def scores(self, words: Words) -> Array:
         """What the tags' probabilities are made of. -> (T, B, L)"""
@@ -168,26 +199,71 @@ class TaggerModel(TextNet):
 
     def trace(self, words: Words, words_TBE: Tensor) -> tuple[NetTrace, Tensor]:
         """What was done with one sentence whose words have these vectors, and the scores of its tags, (T, L)."""
-        lengths_B = self._ids(words.lengths)
-        layers, outputs, encoding = self.reader.trace(words_TBE, lengths_B, self._beside(words, lengths_B))
+        read = self._tensors(words)
+        layers, outputs, encoding = self.reader.trace(words_TBE, read.lengths, self._beside(read))
         return NetTrace(words_TBE, encoding.outputs, layers, outputs), self.output(encoding.outputs)[:, 0]
 
     def _scores(self, words: Words) -> tuple[Tensor, Tensor]:
         """-> (T, B, L), (B,)"""
-        lengths_B = self._ids(words.lengths)
-        encoding = self.reader(self._ids(words.words).t(), lengths_B, self._beside(words, lengths_B))
-        return self.output(encoding.outputs), lengths_B
+        read = self._tensors(words)
+        return self._score(read), read.lengths
 
-    def _beside(self, words: Words, lengths_B: Tensor) -> Tensor | None:
+    def _score(self, read: WordTensors) -> Tensor:
+        """-> (T, B, L)"""
+        scores_TBL: Tensor = self.output(self.reader(read.words.t(), read.lengths, self._beside(read)).outputs)
+        return scores_TBL
+
+    def _tensors(self, words: Words) -> WordTensors:
+        """Those that the net reads."""
+        spelling = (words.forms, words.spelling, words.spelling_lengths) if self.spelling is not None else (None,) * 3
+        foreign = words.foreign if self.bilm is not None else None
+        read = (words.words, words.lengths, *spelling, foreign)
+        return WordTensors(*(None if one is None else self._ids(one) for one in read))  # type: ignore[arg-type]
+
+    def _beside(self, read: WordTensors) -> Tensor | None:
         """What is read beside the words: their spelling, the layers of language models. -> (T, B, ...)"""
         beside: list[Tensor] = []
-        if self.spelling is not None:
-            spelt_UD = self.spelling(self._ids(words.spelling), self._ids(words.spelling_lengths))
-            beside.append(F.embedding(self._ids(words.forms).t(), spelt_UD))
+        if self.spelling is not None and read.forms is not None:
+            beside.append(F.embedding(read.forms.t(), self.spelling(read.spelling, read.spelling_lengths)))
         if self.bilm is not None and self.mix is not None:
-            assert words.foreign is not None
-            beside.append(self.mix(self.bilm(self._ids(words.foreign), lengths_B)).transpose(0, 1))
+            beside.append(self.mix(self.bilm(read.foreign, read.lengths)).transpose(0, 1))
         return torch.cat(beside, dim=-1) if beside else None
+
+    def exported(self) -> NetGraphs:
+        """One graph: the scores of all labels at every word, and of a CRF those of one label after another."""
+        net = in_float32(self)
+        example = net._tensors(random_words(self, np.random.default_rng(0), np.array([EXAMPLE_LENGTH, 2])))
+        inputs = {name: tensor for name, tensor in example._asdict().items() if tensor is not None}
+
+        def score(*tensors: Tensor) -> tuple[Tensor, ...]:
+            scores_BTL = net._score(WordTensors(**dict(zip(inputs, tensors, strict=True)))).transpose(0, 1)
+            return (scores_BTL,) if net.crf is None else (scores_BTL, net.crf.table())
+
+        def compare(run: Run, steps: int) -> float:
+            rng, found = np.random.default_rng(steps), []
+            for lengths in text_lengths(steps, rng):
+                words = random_words(self, rng, lengths)
+                outputs = run("model", {name: getattr(words, name).astype(np.int64) for name in inputs})
+                found.append(difference(outputs["scores"], self.scores(words).transpose(1, 0, 2)))
+            return largest(found)
+
+        outputs = ["scores"] if net.crf is None else ["scores", "transitions"]
+        return NetGraphs([Graph("model", TensorModule(net, score), inputs, AXES, outputs)], compare)
+
+
+def random_words(net: TaggerModel, rng: np.random.Generator, lengths: Array) -> Words:
+    """Sentences of any words, every one spelt in its own way; to see whether two nets say the same of them."""
+    shape = (len(lengths), int(lengths.max()))
+    sizes = rng.integers(1, EXAMPLE_LENGTH + 3, shape).flatten()
+    characters = 1 if net.spelling is None else len(net.spelling.embedding.weight)
+    return Words(
+        rng.integers(0, len(net.reader.embedding.weight), shape),
+        lengths,
+        np.arange(sizes.size).reshape(shape),
+        rng.integers(0, characters, (sizes.size, sizes.max())),
+        sizes,
+        None if net.bilm is None else rng.integers(0, net.bilm.vocab_size, shape),
+    )
 
 
 def allowed_pairs(labels: Sequence[str], scheme: str | None) -> Array | None:

@@ -55,6 +55,10 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
             return *zeros, torch.ones(rows, dtype=torch.bool, device=bias.device)
         return tuple(zeros)
 
+    def _layer_names(self) -> list[str]:
+        """h_1, c_1, h_2 ...; `is_beginning` marks the rows whose state is the learned one."""
+        return self.stack.state_names() + ["is_beginning"] * (self.config.initial_state == "learned")
+
     def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
         reading = self._read_layers(tokens_TB, self._states(carried), is_noisy=is_noisy)
         return reading._replace(carried=self._going_on(reading.carried, carried))

@@ -39,6 +39,10 @@ class TransformerModel(NeuralModel[TransformerConfig]):
         """No tokens seen yet."""
         return self.stack.start(rows)
 
+    def _layer_names(self) -> list[str]:
+        """How many tokens were seen, and each block's keys and values of them."""
+        return self.stack.state_names()
+
     def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
         config = self.config
         if not is_noisy:

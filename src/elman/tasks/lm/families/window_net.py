@@ -38,6 +38,10 @@ class WindowModel(NeuralModel[WindowConfig]):
         device = self.embedding.weight.device
         return (torch.full((rows, self.config.window - 1), EOS_ID, dtype=torch.int64, device=device),)
 
+    def _layer_names(self) -> list[str]:
+        """The words before."""
+        return ["words"]
+
     def _read(self, tokens_TB: Tensor, carried: Carried, *, is_noisy: bool) -> LayerOutputs:
         config = self.config
         read_XB = torch.cat([carried[0].t(), tokens_TB])

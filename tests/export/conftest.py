@@ -1,0 +1,5 @@
+"""The command line."""
+
+from tests.commands import run
+
+__all__ = ["run"]
