@@ -26,6 +26,7 @@ class Running:
     url: str
     port: int
     context: Context
+    routes: list[Any]
     key: str | None = None
 
     @property
@@ -58,7 +59,9 @@ def running(models: Models | dict[str, Any] | list[Path], **options: Any) -> Ite
     thread.start()
     assert ready.wait(60)
     try:
-        yield Running(f"http://127.0.0.1:{asked.port}", asked.port, server.guard.context, asked.api_key)
+        yield Running(
+            f"http://127.0.0.1:{asked.port}", asked.port, server.guard.context, server.guard.app.routes, asked.api_key
+        )
     finally:
         server.should_exit = True
         thread.join(30)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -56,31 +56,34 @@ def make_app(models: Models, options: ServeOptions | None = None) -> Guard:
             for status, text in REFUSALS.items()
         },
     )
-    app.state.context = context
-    app.include_router(protocols.make_router(context))
-    app.include_router(own.make_router(context))
-    app.include_router(_operations(context))
+    protocols.add_routes(app, context)
+    own.add_routes(app, context)
+    _add_operations(app, context)
     add_studio(app)
+    _forget_422(app)
     app.add_exception_handler(ApiError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_invalid)
     app.add_exception_handler(HTTPException, _refuse_http)
     return Guard(app, context)
 
 
-def _operations(context: Context) -> APIRouter:
-    router = APIRouter()
-
-    @router.get("/healthz")
+def _add_operations(app: FastAPI, context: Context) -> None:
+    @app.get("/healthz")
     async def healthz() -> dict[str, Any]:
         """Whether the server is up, and how much is under way."""
         return {"status": "ok", "models": len(context.models), "requests": context.admission.num_admitted}
 
-    @router.get("/metrics", response_class=PlainTextResponse)
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Counters for Prometheus."""
         return Response(context.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    return router
+
+def _forget_422(app: FastAPI) -> None:
+    """What is invalid is 400 here, as it is at OpenAI."""
+    for route in app.openapi()["paths"].values():
+        for operation in route.values():
+            operation["responses"].pop("422", None)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

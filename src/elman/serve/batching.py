@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +24,7 @@ from elman.lm.shaping import AS_IS, Shaping, likeliest, shape
 
 PIECE_TOKENS = 512  # of prompts that are read between two steps
 ROW_TOKENS = 256  # of one prompt among them
+OWNER_SHARE = 0.75  # of the places, that rows of one request may have
 
 Top = list[tuple[int, float]]
 
@@ -34,11 +35,13 @@ class Row(ABC):
     def __init__(
         self,
         *,
+        owner: object = None,
         forced: Sequence[int] = (),
         shaping: Shaping = AS_IS,
         rng: np.random.Generator | None = None,
         top: int = 0,
     ) -> None:
+        self.owner = self if owner is None else owner  # whose it is: places are shared between owners, not rows
         self.forced = deque(forced)
         self.shaping = shaping
         self.rng = rng
@@ -85,7 +88,7 @@ class Worker:
         self._changed = threading.Condition()
         self._calls: deque[Callable[[], None]] = deque()
         self._readings: deque[Reading] = deque()
-        self._joining: deque[tuple[Row, Any]] = deque()  # rows that wait for a place, each with its state
+        self._joining: dict[object, deque[tuple[Row, Any]]] = {}  # rows that wait, each with its state, by owner
         self._rows: list[Row] = []
         self._state: Any = None
         self._is_closing = False
@@ -101,7 +104,7 @@ class Worker:
     @property
     def num_waiting(self) -> int:
         """Rows and prompts that wait for their turn."""
-        return len(self._joining) + len(self._readings)
+        return sum(len(waiting) for waiting in [*self._joining.values()]) + len(self._readings)
 
     def read(self, reading: Reading) -> None:
         """Read some tokens when it is their turn."""
@@ -112,7 +115,8 @@ class Worker:
     def join(self, rows: Sequence[Row], state: Any) -> None:
         """Let rows, all from one state of one row (None: the start), take part as soon as there is room."""
         with self._changed:
-            self._joining.extend((row, state) for row in rows)
+            for row in rows:
+                self._joining.setdefault(row.owner, deque()).append((row, state))
             self._changed.notify()
 
     def call(self, function: Callable[[], None]) -> None:
@@ -144,7 +148,7 @@ class Worker:
             if self._rows:
                 self._step()
         error = ElmanError("the server is shutting down")
-        for row in (*self._rows, *(row for row, _ in self._joining)):
+        for row in (*self._rows, *(row for waiting in self._joining.values() for row, _ in waiting)):
             row.fail(error)
         for reading in self._readings:
             reading.fail(error)
@@ -216,17 +220,29 @@ class Worker:
         if len(kept) < len(self._rows):
             self._state = select(self._state, np.array(kept, dtype=np.int64)) if kept else None
             self._rows = [self._rows[place] for place in kept]
-        joined: list[Any] = []
-        with self._changed:
-            while self._joining and len(self._rows) < self._max_rows:
-                row, state = self._joining.popleft()
-                if not row.is_cancelled:
-                    self._rows.append(row)
-                    joined.append(state)
+        joined = self._take_waiting()
         if joined:
             states = [self._lm.start(1) if state is None else state for state in joined]
             states = states if self._state is None else [self._state, *states]
             self._state = self._lm.join(states) if len(states) > 1 else states[0]
+
+    def _take_waiting(self) -> list[Any]:
+        """Add rows that wait, of those owners first who have fewest. -> their states"""
+        joined: list[Any] = []
+        held = Counter(row.owner for row in self._rows)
+        with self._changed:
+            while self._joining and len(self._rows) < self._max_rows:
+                owner = min(self._joining, key=lambda one: held[one])
+                if held[owner] >= max(1, int(self._max_rows * OWNER_SHARE)):
+                    break
+                row, state = self._joining[owner].popleft()
+                if not self._joining[owner]:
+                    del self._joining[owner]
+                if not row.is_cancelled:
+                    self._rows.append(row)
+                    joined.append(state)
+                    held[owner] += 1
+        return joined
 
     def _step(self) -> None:
         """One token for every row."""
@@ -288,9 +304,9 @@ class Worker:
             state = self._state if len(kept) == len(self._rows) else select(self._state, kept)
             self._rows = [self._rows[place] for place in kept]
             self._state = self._lm.advance(tokens_B[kept], state)
-        if again:
-            with self._changed:
-                self._joining.extendleft((row, None) for row in reversed(again))
+        with self._changed:
+            for row in again:
+                self._joining.setdefault(row.owner, deque()).appendleft((row, None))
 
 
 def _random(rng: np.random.Generator | None) -> float:

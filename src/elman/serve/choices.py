@@ -103,12 +103,13 @@ class Choice(Row):
         prompt: GivenPrompt,
         wish: Wish,
         *,
+        owner: object,
         rng: np.random.Generator,
         deliver: Callable[[Part], None],
     ) -> None:
         reads = wish.echo and wish.top is not None  # token by token, to tell the probabilities of the prompt
         ids = prompt.tokens.ids.tolist()
-        super().__init__(forced=ids if reads else (), shaping=wish.shaping, rng=rng, top=wish.top or 0)
+        super().__init__(owner=owner, forced=ids if reads else (), shaping=wish.shaping, rng=rng, top=wish.top or 0)
         self._model = model
         self._wish = wish
         self._deliver = deliver

@@ -148,7 +148,7 @@ async def begin(request: CompletionRequest, served: Served, threads: Any) -> Com
             number = len(completion.choices)
             # the first is what `elman generate --seed` writes
             rng = np.random.default_rng([seed, copy] if copy else seed)
-            choice = Choice(model, prompt, wish, rng=rng, deliver=partial(_put, mailbox, number))
+            choice = Choice(model, prompt, wish, owner=mailbox, rng=rng, deliver=partial(_put, mailbox, number))
             completion.choices.append(choice)
             completion.drawn.append(0)
             if choice.begin():

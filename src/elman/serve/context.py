@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from elman.core.errors import ElmanError
 from elman.serve.completions import Completion, as_api_error
@@ -84,13 +84,17 @@ class Context:
         for kind, key in (("read", "prompt_tokens"), ("drawn", "completion_tokens")):
             self.metrics.tokens.labels(completion.served.id, kind).inc(usage[key])
 
-    async def in_thread(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        """What is too slow for the event loop; errors that a client can mend are his."""
+    async def in_thread(self, function: Callable[..., T], *arguments: Any, is_slow: bool = False) -> T:
+        """What is too slow for the event loop; errors that a client can mend are his. is_slow: it may take seconds."""
+        threads = self.models.slow_threads if is_slow else self.models.threads
         try:
-            call = functools.partial(function, *arguments, **named)
-            return await asyncio.get_running_loop().run_in_executor(self.models.threads, call)
+            return await asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
         except ElmanError as error:
             raise as_api_error(error) from None
+
+    async def answer(self, function: Callable[..., Any], *arguments: Any, is_slow: bool = False) -> Response:
+        """What a function gives, as JSON that is written in a thread too: it may be long."""
+        return await self.in_thread(lambda: JSONResponse(function(*arguments)), is_slow=is_slow)
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:

@@ -163,7 +163,7 @@ class _Exchange:
         if self.status:
             return
         response = error.response()
-        if error.status == 413:
+        if error.status_code == 413:
             response.headers["connection"] = "close"
         await response(self._scope, self._receive, self.send)
 

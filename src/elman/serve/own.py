@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -34,15 +34,15 @@ from elman.serve.sessions import Session, new_id, read_session
 from elman.text.units.offsets import offsets
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 
+MAX_EXPLAINED = 20_000  # characters
 TEXT_OPTIONS = ("target", "unit")  # of explanations, that are neither numbers nor files
 
 
-def make_router(context: Context) -> APIRouter:
-    """The routes."""
-    router = APIRouter()
+def add_routes(app: FastAPI, context: Context) -> None:
+    """All of them."""
     models, sessions = context.models, context.sessions
 
-    @router.post("/v1/next")
+    @app.post("/v1/next")
     async def next_tokens(body: NextRequest, request: Request) -> dict[str, Any]:
         """The likeliest next tokens, with their probabilities before and after shaping."""
         with context.admission.slot():
@@ -58,8 +58,8 @@ def make_router(context: Context) -> APIRouter:
         found: dict[str, Any] = {"model": session.served.id, "tokens": rows, "num_tokens": len(session.now.ids)}
         return found | {"entropy": _entropy(log_probs)}
 
-    @router.post("/v1/score")
-    async def score(body: ScoreRequest, request: Request) -> dict[str, Any]:
+    @app.post("/v1/score")
+    async def score(body: ScoreRequest, request: Request) -> Response:
         """What each token of a text costs, in nats, and where it stands in the text."""
         served = models.find_language_model(body.model)
         model, worker = served.language_model()
@@ -68,51 +68,48 @@ def make_router(context: Context) -> APIRouter:
             ids = await context.in_thread(model.ids_of, text)
             work = read_tokens(worker, ids, restarts=model.record.data.reset_lines)
             _, log_probs = await unless_gone(request, work)
-            return {"model": served.id, **await context.in_thread(_costs, model, text, ids, -log_probs)}
+            return await context.answer(_costs, served.id, model, text, ids, -log_probs)
 
-    @router.post("/v1/predict")
-    async def predict(body: PredictRequest, request: Request) -> dict[str, Any]:
+    @app.post("/v1/predict")
+    async def predict(body: PredictRequest, request: Request) -> Response:
         """Tags, a label, a translation or an answer for each line or record."""
         served = models.find(body.model)
         with context.admission.slot():
-            return {
-                "model": served.id,
-                "predictions": await unless_gone(request, context.in_thread(_predict, served, body)),
-            }
+            return await unless_gone(request, context.answer(_predict, served, body, is_slow=True))
 
-    @router.post("/v1/explain")
-    async def explain(body: ExplainRequest, request: Request) -> dict[str, Any]:
+    @app.post("/v1/explain")
+    async def explain(body: ExplainRequest, request: Request) -> Response:
         """What `elman explain` finds, and its picture as a Vega-Lite specification."""
         names = body.model if isinstance(body.model, list) else [body.model]
         chosen = [models.find(name) for name in names]
         with context.admission.slot():
-            return await unless_gone(request, context.in_thread(_explain, chosen, body))
+            return await unless_gone(request, context.answer(_explain, chosen, body, is_slow=True))
 
-    @router.post("/v1/sessions")
+    @app.post("/v1/sessions")
     async def open_session(body: SessionRequest, request: Request) -> dict[str, Any]:
         """Read a text and keep the state after it."""
         served = models.find_language_model(body.model)
         with context.admission.slot():
             return sessions.keep(await unless_gone(request, _read(served, body.text))).as_json()
 
-    @router.get("/v1/sessions/{name}")
+    @app.get("/v1/sessions/{name}")
     async def show_session(name: str) -> dict[str, Any]:
         """What a session has read."""
         return sessions.find(name).as_json()
 
-    @router.post("/v1/sessions/{name}/advance")
+    @app.post("/v1/sessions/{name}/advance")
     async def advance(name: str, body: AdvanceRequest, request: Request) -> dict[str, Any]:
         """Read on: a text that follows, or tokens."""
         session = sessions.find(name)
         with context.admission.slot():
             return sessions.keep(await unless_gone(request, _advance(session, body))).as_json()
 
-    @router.post("/v1/sessions/{name}/branch")
+    @app.post("/v1/sessions/{name}/branch")
     async def branch(name: str) -> dict[str, Any]:
         """Another session that has read the same, under an id of its own."""
         return sessions.keep(replace(sessions.find(name), id=new_id())).as_json()
 
-    @router.delete("/v1/sessions/{name}", status_code=204)
+    @app.delete("/v1/sessions/{name}", status_code=204)
     async def close_session(name: str) -> Response:
         """Forget it."""
         sessions.close(name)
@@ -126,8 +123,6 @@ def make_router(context: Context) -> APIRouter:
         model, _ = session.served.language_model()
         text, prompt = await context.in_thread(_extend, model, session, body)
         return await read_session(session.id, session.served, text, prompt, session)
-
-    return router
 
 
 def _extend(model: Model, session: Session, body: AdvanceRequest) -> tuple[str, Any]:
@@ -160,7 +155,7 @@ def _entropy(log_probs: Array) -> float:
     return float(-(np.exp(possible) * possible).sum())
 
 
-def _costs(model: Model, text: str, ids: Array, nats: Array) -> dict[str, Any]:
+def _costs(name: str, model: Model, text: str, ids: Array, nats: Array) -> dict[str, Any]:
     """A text's cost, token by token; the end of the last line stands behind it."""
     total = model.summarise(text, ids, nats)
     rows = [
@@ -177,6 +172,7 @@ def _costs(model: Model, text: str, ids: Array, nats: Array) -> dict[str, Any]:
         )
     ]
     return {
+        "model": name,
         "nats": _finite(total.nats),
         "num_tokens": total.tokens,
         "perplexity": _finite(total.perplexity),
@@ -190,7 +186,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _predict(served: Served, body: PredictRequest) -> list[dict[str, Any]]:
+def _predict(served: Served, body: PredictRequest) -> dict[str, Any]:
     given = body.input if isinstance(body.input, list) else [body.input]
     lines = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in given]
     if any("\n" in line or "\r" in line for line in lines):
@@ -203,11 +199,14 @@ def _predict(served: Served, body: PredictRequest) -> list[dict[str, Any]]:
         max_tokens=body.max_tokens,
         details=True,
     )
-    return [one.as_json() for one in served.model.predict_lines([texts(lines)], options)]
+    found = [one.as_json() for one in served.model.predict_lines([texts(lines)], options)]
+    return {"model": served.id, "predictions": found}
 
 
 def _explain(chosen: list[Served], body: ExplainRequest) -> dict[str, Any]:
     given = [body.text] if isinstance(body.text, str) else body.text
+    if sum(map(len, given)) > MAX_EXPLAINED:
+        raise ApiError(400, f"a text to be explained has at most {MAX_EXPLAINED} characters", param="text")
     first = chosen[0].model
     kind = body.kind or next(iter(first.kinds(given[0] if given else "")), None)
     if kind is not None:

@@ -6,6 +6,7 @@ A deadline of uvicorn's own begins anew with every byte, and no middleware can h
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import OrderedDict
 from typing import Any, ClassVar
 
@@ -15,11 +16,6 @@ RECEIVE_SECONDS = 10.0  # from the first byte of a request (or the connection) t
 SEND_SECONDS = 30.0  # that a client may take to read what was sent
 MAX_HEADER_BYTES = 64 << 10
 MAX_CONNECTIONS = 1024
-
-TOO_LARGE = (
-    b'{"error": {"message": "the headers are larger than 64 KiB", "type": "invalid_request_error", '
-    b'"param": null, "code": "headers_too_large"}}'
-)
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -58,7 +54,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._is_in_header:
             self._header_bytes += len(data)
             if self._header_bytes > MAX_HEADER_BYTES and not self._header_ends(data):
-                self._refuse_header()
+                message = f"the headers are larger than {MAX_HEADER_BYTES} bytes"
+                self._refuse(b"431 Request Header Fields Too Large", message, "headers_too_large")
                 return
         super().data_received(data)
 
@@ -71,10 +68,6 @@ class GuardedProtocol(HttpToolsProtocol):
         """The request is here."""
         super().on_message_complete()
         self._stop_receiving()
-
-    def on_response_complete(self) -> None:
-        """The answer is sent; uvicorn's own clock runs until the next request's first byte."""
-        super().on_response_complete()
         self._header_bytes, self._is_in_header = 0, True
 
     def pause_writing(self) -> None:
@@ -116,16 +109,14 @@ class GuardedProtocol(HttpToolsProtocol):
         before = self._header_bytes - len(data)
         return 0 <= data.find(b"\r\n\r\n") <= MAX_HEADER_BYTES - before
 
-    def _refuse_header(self) -> None:
-        self._stop_timers()
-        head = (
-            b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"
-            b"content-length: " + str(len(TOO_LARGE)).encode() + b"\r\n\r\n"
-        )
-        self.transport.write(head + TOO_LARGE)
-        self.transport.close()
-
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP, in the envelope."""
+        """What is no HTTP is refused in the envelope of all errors."""
+        self._refuse(b"400 Bad Request", msg, "invalid_http")
+
+    def _refuse(self, status: bytes, message: str, code: str) -> None:
         self._stop_timers()
-        super().send_400_response(msg)
+        error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+        body = json.dumps({"error": error}).encode()
+        head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+        self.transport.write(head % (status, len(body)) + body)
+        self.transport.close()

@@ -6,15 +6,15 @@ import base64
 import contextlib
 from typing import Any
 
-import numpy as np
-from fastapi import APIRouter
+from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from elman.serve import completions
 from elman.serve.context import Context, unless_gone
 from elman.serve.schemas import CompletionRequest, DetokenizeRequest, EmbeddingsRequest, TokenizeRequest
+from elman.serve.served import Served
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK
 
 
@@ -31,22 +31,21 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-def make_router(context: Context) -> APIRouter:
-    """The routes."""
-    router = APIRouter()
+def add_routes(app: FastAPI, context: Context) -> None:
+    """All of them."""
     models = context.models
 
-    @router.get("/v1/models")
+    @app.get("/v1/models")
     async def list_models() -> dict[str, Any]:
         """The models that are served."""
-        return {"object": "list", "data": [one.as_json() for one in models.values()]}
+        return {"object": "list", "data": [one.listing for one in models.values()]}
 
-    @router.get("/v1/models/{name}")
+    @app.get("/v1/models/{name}")
     async def show_model(name: str) -> dict[str, Any]:
         """One of them."""
-        return models.find(name).as_json()
+        return models.find(name).listing
 
-    @router.post("/v1/completions")
+    @app.post("/v1/completions")
     async def complete(body: CompletionRequest, request: Request) -> Response:
         """Continue one or several prompts, as OpenAI's completions do."""
         served = models.find_language_model(body.model)
@@ -57,26 +56,16 @@ def make_router(context: Context) -> APIRouter:
             held.callback(context.count, completion)
             if body.stream:
                 return EventStream(completion, held.pop_all())
-            return JSONResponse(await unless_gone(request, completion.answer()))
+            return await context.answer(dict, await unless_gone(request, completion.answer()))
 
-    @router.post("/v1/embeddings")
-    async def embed(body: EmbeddingsRequest, request: Request) -> dict[str, Any]:
+    @app.post("/v1/embeddings")
+    async def embed(body: EmbeddingsRequest, request: Request) -> Response:
         """A vector for each text, by `elman encode`."""
         served = models.find(body.model)
-        texts = [body.input] if isinstance(body.input, str) else body.input
         with context.admission.slot():
-            work = context.in_thread(served.model.encode, texts, layer=body.layer, pool=body.pool)
-            vectors = (await unless_gone(request, work)).astype(np.float32)
-        encoded = [
-            base64.b64encode(vector.tobytes()).decode() if body.encoding_format == "base64" else vector.tolist()
-            for vector in vectors
-        ]
-        rows = [{"object": "embedding", "index": row, "embedding": vector} for row, vector in enumerate(encoded)]
-        num_words = sum(len(text.split()) for text in texts)
-        usage = {"prompt_tokens": num_words, "total_tokens": num_words}
-        return {"object": "list", "data": rows, "model": served.id, "usage": usage}
+            return await unless_gone(request, context.answer(_embed, served, body, is_slow=True))
 
-    @router.post("/tokenize")
+    @app.post("/tokenize")
     async def tokenize(body: TokenizeRequest) -> dict[str, Any]:
         """The ids of a text; a leading `</s>` is the end-of-sequence."""
         model, _ = models.find_language_model(body.model).language_model()
@@ -85,7 +74,7 @@ def make_router(context: Context) -> APIRouter:
         ids = ([EOS_ID] if found.starts_with_end else []) + found.tokens.ids.tolist()
         return {"tokens": ids, "count": len(ids)}
 
-    @router.post("/detokenize")
+    @app.post("/detokenize")
     async def detokenize(body: DetokenizeRequest) -> dict[str, Any]:
         """The text of ids; a leading end-of-sequence is `</s>`."""
         model, _ = models.find_language_model(body.model).language_model()
@@ -93,7 +82,7 @@ def make_router(context: Context) -> APIRouter:
             found = await context.in_thread(completions.given_prompt, model, body.tokens)
         return {"prompt": (EOS if found.starts_with_end else "") + found.text}
 
-    @router.get("/tokenizer_info")
+    @app.get("/tokenizer_info")
     async def tokenizer_info(model: str | None = None) -> dict[str, Any]:
         """What the tokenizer's special tokens are called."""
         served = models.find_language_model(model)
@@ -106,4 +95,15 @@ def make_router(context: Context) -> APIRouter:
             "unk_token": UNK,
         }
 
-    return router
+
+def _embed(served: Served, body: EmbeddingsRequest) -> dict[str, Any]:
+    texts = [body.input] if isinstance(body.input, str) else body.input
+    vectors = served.model.encode(texts, layer=body.layer, pool=body.pool).astype("<f4")
+    encoded = [
+        base64.b64encode(vector.tobytes()).decode() if body.encoding_format == "base64" else vector.tolist()
+        for vector in vectors
+    ]
+    rows = [{"object": "embedding", "index": row, "embedding": vector} for row, vector in enumerate(encoded)]
+    num_words = sum(len(text.split()) for text in texts)
+    usage = {"prompt_tokens": num_words, "total_tokens": num_words}
+    return {"object": "list", "data": rows, "model": served.id, "usage": usage}

@@ -15,7 +15,8 @@ from elman.serve.batching import Worker
 from elman.serve.errors import ApiError
 from elman.text.units.vocabulary import EOS_ID
 
-TEXT_THREADS = 4  # for what is neither a step of a batch nor a matter of the event loop
+TEXT_THREADS = 4  # for tokenizing and writing JSON
+SLOW_THREADS = 2  # for explanations, predictions and embeddings
 
 
 @dataclass(frozen=True)
@@ -24,28 +25,9 @@ class Served:
 
     id: str
     model: TaskModel[Any]
-    created: int
+    listing: dict[str, Any]  # as `GET /v1/models` has it
     lm: Model | None = None
     worker: Worker | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """As `GET /v1/models` lists it."""
-        info = self.model.info()
-        return {
-            "id": self.id,
-            "object": "model",
-            "created": self.created,
-            "owned_by": "elman",
-            "task": info["task"],
-            "model": info.get("model"),
-            "units": self.lm.tokenizer.units if self.lm else info.get("units"),
-            "vocab_size": self.lm.tokenizer.vocab_size if self.lm else None,
-            "reset_lines": info.get("reset_lines"),
-            "left_to_right": self.lm is not None,
-            "kinds": list(self.model.kinds()),
-            "parameters": info["parameters"],
-            "valid": info["valid"],
-        }
 
     def language_model(self) -> tuple[Model, Worker]:
         """Its language model and the thread that runs it; an error where it is none."""
@@ -64,6 +46,7 @@ class Models(Mapping[str, Served]):
 
     by_id: Mapping[str, Served]
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(TEXT_THREADS, "elman-text"))
+    slow_threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(SLOW_THREADS, "elman-slow"))
 
     def __getitem__(self, name: str) -> Served:
         return self.by_id[name]
@@ -98,7 +81,8 @@ class Models(Mapping[str, Served]):
         for one in self.values():
             if one.worker is not None:
                 one.worker.close()
-        self.threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self.threads, self.slow_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 def load_models(directories: Iterable[Path], *, max_rows: int, verify: bool = True) -> Models:
@@ -123,8 +107,25 @@ def _served(name: str, model: TaskModel[Any], created: int, max_rows: int) -> Se
     try:
         lm = model.language_model()
     except ElmanError:  # it is for another task
-        return Served(name, model, created)
-    restarts = lm.record.data.reset_lines
-    return Served(
-        name, model, created, lm, Worker(lm.lm, end_id=EOS_ID, restarts=restarts, max_rows=max_rows, name=name)
-    )
+        return Served(name, model, _listing(name, model, None, created))
+    worker = Worker(lm.lm, end_id=EOS_ID, restarts=lm.record.data.reset_lines, max_rows=max_rows, name=name)
+    return Served(name, model, _listing(name, model, lm, created), lm, worker)
+
+
+def _listing(name: str, model: TaskModel[Any], lm: Model | None, created: int) -> dict[str, Any]:
+    info = model.info()
+    return {
+        "id": name,
+        "object": "model",
+        "created": created,
+        "owned_by": "elman",
+        "task": info["task"],
+        "model": info.get("model"),
+        "units": lm.tokenizer.units if lm else None,
+        "vocab_size": lm.tokenizer.vocab_size if lm else None,
+        "reset_lines": info.get("reset_lines"),
+        "left_to_right": lm is not None,
+        "kinds": list(model.kinds()),
+        "parameters": info["parameters"],
+        "valid": info["valid"],
+    }

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import signal
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import FrameType
 
 import uvicorn
 
@@ -41,6 +46,8 @@ class Server(uvicorn.Server):
     def __init__(self, models: Models, options: ServeOptions, *, on_ready: Callable[[], None] = lambda: None) -> None:
         self.guard = make_app(models, options)
         self._on_ready = on_ready
+        logging.getLogger("uvicorn").disabled = True  # the guard writes the log
+        logging.getLogger("uvicorn.error").disabled = True
         super().__init__(
             uvicorn.Config(
                 self.guard,
@@ -54,6 +61,24 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=DRAIN_SECONDS,
             )
         )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """End by a signal is how a server ends: it is not passed on."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Finish what is under way; told a second time, end at once."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and say so."""
