@@ -7,6 +7,7 @@ does not depend on the others of its batch; the products are exact. N rows of a 
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import torch
@@ -75,7 +76,9 @@ def rounded(values_RK: Tensor) -> tuple[Tensor, Tensor]:
     """Each row as 8-bit integers, and the scale that gives it back. -> (R, K) int8, (R,) float32"""
     if values_RK.shape[1] == 0:
         return values_RK.to(torch.int8), values_RK.new_ones(len(values_RK))
-    scales_R1 = values_RK.abs().amax(dim=1, keepdim=True).div_(LARGEST).clamp_(min=SMALLEST_SCALE)
+    scales_R1 = (
+        torch.linalg.vector_norm(values_RK, math.inf, dim=1, keepdim=True).div_(LARGEST).clamp_(min=SMALLEST_SCALE)
+    )
     return (values_RK / scales_R1).round_().to(torch.int8), scales_R1[:, 0]
 
 
