@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
+from json import JSONEncoder
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from elman.cli import terminal
 from elman.cli.options import Errors, ModelDirectory, NoVerify, Threads
 from elman.cli.verb import examples
+from elman.text.opening import COMPRESSED
 
 if TYPE_CHECKING:
-    from elman.api import Score
+    from elman.core.arrays import Array
+    from elman.tasks.lm.scoring import ScoredRows
+
+ENCODER = JSONEncoder(ensure_ascii=False, allow_nan=False)
+NUMBERS = ("nats", "tokens", "perplexity", "unknown", "bits_per_byte")
 
 
 @examples(
@@ -51,45 +58,63 @@ def score(
 
     model = load_language_model(directory, verify=not no_verify)
     source = "-" if file is None else file
+    write = _json_lines if json else _table_lines
     lines = tokens = unknown = empty = 0
-    for scores in model.score_lines(source, per_token=per_token, stream=stream, errors=errors, with_text=text):
-        for found in scores:
-            if found is None:
-                empty += 1
-            else:
-                lines, tokens, unknown = lines + 1, tokens + found.tokens, unknown + found.unknown
-            if json:
-                terminal.print_json(_record(found, per_token=per_token, text=text))
-            else:
-                print("" if found is None else _row(found))
-        sys.stdout.flush()
+    with terminal.rate(None if file is None else _size(file)) as show:
+        for rows in model.score_lines(source, per_token=per_token, stream=stream, errors=errors, with_text=text):
+            sys.stdout.write("".join(write(rows)))
+            sys.stdout.flush()
+            num_scored = int((rows.tokens > 0).sum())
+            lines, empty = lines + num_scored, empty + len(rows) - num_scored
+            tokens, unknown = tokens + int(rows.tokens.sum()), unknown + int(rows.unknown.sum())
+            show(len(rows), rows.num_bytes)
     if empty:
         terminal.say(f"{empty:,} {'line is' if empty == 1 else 'lines are'} no text: the result is empty there")
     for warning in warnings(tokens, lines=lines, unknown=unknown, spells_unknown=model.spelling is not None):
         terminal.say(warning)
 
 
-def _row(found: Score) -> str:
-    columns = [f"{found.nats:.6f}", str(found.tokens), f"{found.perplexity:.4f}", str(found.unknown)]
-    columns += [] if found.text is None else [_cell(found.text)]
-    columns += [column for token, nats in found.per_token for column in (_cell(token), f"{nats:.6f}")]
-    return "\t".join(columns)
+def _size(file: Path) -> int | None:
+    """The bytes to read, where they are known before: not of a pipe, nor of what is compressed."""
+    is_plain = file.is_file() and file.suffix not in COMPRESSED
+    return file.stat().st_size if is_plain else None
 
 
-def _record(found: Score | None, *, per_token: bool, text: bool) -> dict[str, Any]:
-    """A score as JSON has it: null for what is infinite, and for all of what is no text."""
-    numbers = dict.fromkeys(("nats", "tokens", "perplexity", "unknown", "bits_per_byte"))
-    if found is None:
-        return {**numbers, **({"text": None} if text else {}), **({"per_token": None} if per_token else {})}
-    return {
-        **{key: _finite(getattr(found, key)) for key in numbers},
-        **({"text": found.text} if text else {}),
-        **({"per_token": [[token, _finite(nats)] for token, nats in found.per_token]} if per_token else {}),
-    }
+def _table_lines(rows: ScoredRows) -> list[str]:
+    """Tab-separated columns, made a block at a time; an empty line for what is no text."""
+    columns = (column.tolist() for column in (rows.nats, rows.tokens, rows.perplexity, rows.unknown))
+    lines = [f"{n:.6f}\t{t}\t{p:.4f}\t{u}" if t else "" for n, t, p, u in zip(*columns, strict=True)]
+    if rows.texts is not None:
+        cells = ("" if text is None else f"\t{_cell(text)}" for text in rows.texts)
+        lines = list(map(str.__add__, lines, cells))
+    if rows.per_token is not None:
+        cells = ("".join(f"\t{_cell(token)}\t{nats:.6f}" for token, nats in pairs) for pairs in rows.per_token)
+        lines = list(map(str.__add__, lines, cells))
+    return [f"{line}\n" for line in lines]
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _json_lines(rows: ScoredRows) -> list[str]:
+    """JSON objects, made a block at a time; null for what is infinite, and for all of what is no text."""
+    is_text = rows.tokens > 0
+    columns = {name: _json_numbers(getattr(rows, name), is_text) for name in NUMBERS}
+    if rows.texts is not None:
+        columns["text"] = list(map(ENCODER.encode, rows.texts))
+    if rows.per_token is not None:
+        columns["per_token"] = [ENCODER.encode(_finite_pairs(pairs) or None) for pairs in rows.per_token]
+    keys = ", ".join(f'"{name}": %s' for name in columns)
+    line = f'{{"schema_version": {terminal.SCHEMA_VERSION}, {keys}}}\n'
+    return [line % values for values in zip(*columns.values(), strict=True)]
+
+
+def _json_numbers(column: Array, is_text: Array) -> list[str]:
+    numbers = list(map(repr, column.tolist()))
+    for row in (~is_text | (abs(column) == math.inf)).nonzero()[0].tolist():
+        numbers[row] = "null"
+    return numbers
+
+
+def _finite_pairs(pairs: Sequence[tuple[str, float]]) -> list[tuple[str, float | None]]:
+    return [(token, nats if math.isfinite(nats) else None) for token, nats in pairs]
 
 
 def _cell(text: str) -> str:

@@ -203,6 +203,35 @@ def share(message: str) -> Iterator[Callable[[float], None]]:
         progress.stop()
 
 
+@contextlib.contextmanager
+def rate(num_bytes: int | None) -> Iterator[Callable[[int, int], None]]:
+    """While lines are worked on: gives a function for how many lines and bytes more are done.
+
+    On a terminal the lines, how many a second, and a bar where the bytes to do are known; nothing elsewhere, nor where
+    the results themselves go to the terminal.
+    """
+    if not is_fancy(sys.stderr) or sys.stdout.isatty():
+        yield lambda lines, size: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn())
+    begin, num_lines, done = time.monotonic(), 0, 0
+    console = Console(stderr=True)
+    # the results go on to stdout as they are: rich would take them, and show them above its bar
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
+        task = progress.add_task("0 lines", total=num_bytes)
+
+        def show(lines: int, size: int) -> None:
+            nonlocal num_lines, done
+            num_lines, done = num_lines + lines, done + size
+            speed = num_lines / (time.monotonic() - begin)
+            progress.update(task, completed=done, description=f"{num_lines:,} lines, {speed:,.0f} a second")
+
+        yield show
+
+
 def training(
     message: str,
 ) -> contextlib.AbstractContextManager[tuple[Callable[[str], None], Callable[[Progress], None]]]:

@@ -6,21 +6,23 @@ its back-off weight. The state is the node of each suffix of the history, by len
 
 from __future__ import annotations
 
-import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.core.tensors import DAMAGED, require_table
+from elman.core.workers import num_workers
 from elman.counts.trie import NOT_FOUND, Trie
 from elman.lm.trace import Trace
 from elman.text.units.vocabulary import EOS_ID
 
 CHUNK_TOKENS = 1 << 17  # tokens scored at once; with smaller chunks two threads contend (256 against 212 ns per token)
-NUM_THREADS = min(2, os.cpu_count() or 1)  # threads for large batches: numpy releases the GIL
+THREADED_TOKENS = 1 << 14  # more tokens than these are scored in threads
 
 
 def start_nodes(trie: Trie, rows: int, *, reset_lines: bool) -> Array:
@@ -39,22 +41,42 @@ def advance_nodes(trie: Trie, tokens: Array, nodes: Array) -> Array:
     return after
 
 
-def match_ngrams(trie: Trie, tokens: Array, nodes: Array) -> list[Array]:
-    """The n-gram of each order that ends at each token. (B, T), (B, N-1) -> N arrays (B, T+1); column 0 is `nodes`."""
-    rows, num_tokens = tokens.shape
-    levels: list[Array] = []
-    for k in range(1, trie.order + 1):
-        ends = np.empty((rows, num_tokens + 1), np.int64)
-        ends[:, 0] = nodes[:, k - 1] if k < trie.order else NOT_FOUND
-        if k == 1:
-            ends[:, 1:] = tokens
-        else:
-            ends[:, 1:] = trie.find(k - 1, levels[-1][:, :-1].ravel(), tokens.ravel()).reshape(rows, num_tokens)
-        levels.append(ends)
-    return levels
+@dataclass(frozen=True)
+class Match:
+    """What of a text is in a trie, order by order: nodes, NOT_FOUND where there is none. N tokens"""
+
+    ngrams: list[Array]  # the n-gram of order k that ends at each token, for k from 1; (N,) each
+    histories: list[Array]  # the last k tokens before each token, for k from 1 to order - 1; (N,) each
+
+    def since(self, first: int) -> Match:
+        """Without the first tokens."""
+        return Match([nodes[first:] for nodes in self.ngrams], [nodes[first:] for nodes in self.histories])
+
+    def states_after(self, tokens: Array) -> Array:
+        """The states after some tokens, given by their places. (B,) -> (B, order - 1)"""
+        found = np.empty((len(tokens), len(self.histories)), np.int64)
+        for k in range(found.shape[1]):
+            found[:, k] = self.ngrams[k][tokens]
+        return found
 
 
-class TrieModel:
+def match_ngrams(trie: Trie, tokens: Array, starts: Array, states: Array) -> Match:
+    """Match rows of tokens that lie one after another: row i begins at starts[i], in states[i]. (N,), (L,), (L, order - 1)
+
+    What stands before the first row is matched as if nothing had come before it.
+    """
+    ngrams, histories = [tokens], []
+    for k in range(1, trie.order):
+        before = np.empty(len(tokens), np.int64)
+        before[:1] = NOT_FOUND
+        before[1:] = ngrams[-1][:-1]
+        before[starts[: len(tokens)]] = states[: len(tokens), k - 1]
+        histories.append(before)
+        ngrams.append(trie.find(k, before, tokens))
+    return Match(ngrams, histories)
+
+
+class TrieModel(ABC):
     """A model whose state is the trie node of each suffix of the history, (B, order - 1)."""
 
     def __init__(self, trie: Trie, *, reset_lines: bool) -> None:
@@ -76,6 +98,50 @@ class TrieModel:
     def advance(self, tokens: Array, state: Array) -> Array:
         """The state after one more token per row."""
         return advance_nodes(self.trie, tokens, state)
+
+    def score(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
+        """Log-probability of each token, 0 at padding, and the states after. -> (B, T)"""
+        rows, width = tokens.shape
+        starts = np.arange(rows) * width
+        log_probs, after = self._score_rows(tokens.reshape(-1), starts, starts + lengths, state)
+        log_probs = log_probs.reshape(tokens.shape)
+        log_probs[np.arange(width) >= lengths[:, None]] = 0
+        return log_probs, after
+
+    def score_lines(self, tokens: Array, starts: Array) -> Array:
+        """Log-probability of each token of lines that lie one after another, each read alone. (N,), (L,) -> (N,)"""
+        ends = np.append(starts[1:], len(tokens))
+        return self._score_rows(tokens, starts, ends, self.start(len(starts)))[0]
+
+    def _score_rows(self, tokens: Array, starts: Array, ends: Array, states: Array) -> tuple[Array, Array]:
+        """Score rows that lie one after another, in pieces cut anywhere; the states after the rows. -> (N,), (L, order - 1)"""
+        log_probs = np.empty(len(tokens), np.float32)
+        after = states.copy()
+        threads = num_workers() if len(tokens) > THREADED_TOKENS else 1
+        num_pieces = max(threads, -(-len(tokens) // CHUNK_TOKENS))
+        size = -(-len(tokens) // num_pieces)
+
+        def score_piece(first: int) -> None:
+            last = min(first + size, len(tokens))
+            begin = max(0, first - (self.order - 1))  # the state at `first` depends on the tokens from here
+            rows = slice(*np.searchsorted(starts, [begin, last]).tolist())
+            match = match_ngrams(self.trie, tokens[begin:last], starts[rows] - begin, states[rows]).since(first - begin)
+            log_probs[first:last] = self._log_probs(match)
+            ended = np.arange(*np.searchsorted(ends, [first, last], side="right").tolist())
+            ended = ended[ends[ended] > starts[ended]]  # a row without tokens keeps its state
+            after[ended] = match.states_after(ends[ended] - 1 - first)
+
+        pieces = range(0, len(tokens), max(1, size))
+        if threads == 1:
+            list(map(score_piece, pieces))
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(score_piece, pieces))
+        return log_probs, after
+
+    @abstractmethod
+    def _log_probs(self, match: Match) -> Array:
+        """Log-probability of each token of a text. -> (N,) float32"""
 
     def join(self, states: Sequence[Array]) -> Array:
         """The rows of several states as one batch."""
@@ -99,57 +165,30 @@ class NgramModel(TrieModel):
                     row += self.backoffs[k - 1][node]
                     rows = self.trie.children(k, node)
                     row[self.trie.words[k][rows]] = self.log_probs[k][rows]
-        return np.minimum(out, 0, out=out)  # see _score_chunk
+        return np.minimum(out, 0, out=out)  # see _log_probs
 
-    def score(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
-        rows, num_tokens = tokens.shape
-        nats = np.zeros((rows, num_tokens), np.float32)
-        after = state.copy()
-        num_parts = min(rows, max(NUM_THREADS if tokens.size > 1 << 14 else 1, -(-tokens.size // CHUNK_TOKENS)))
-        step = max(1, -(-rows // num_parts))
-
-        def score_rows(first: int) -> None:
-            part = slice(first, first + step)
-            for at in range(0, num_tokens, CHUNK_TOKENS):
-                window = slice(at, min(at + CHUNK_TOKENS, num_tokens))
-                left = np.clip(lengths[part] - at, 0, window.stop - at)
-                nats[part, window], after[part] = self._score_chunk(tokens[part, window], left, after[part])
-
-        if rows <= step:
-            score_rows(0)
-        else:
-            with ThreadPoolExecutor(NUM_THREADS) as pool:
-                list(pool.map(score_rows, range(0, rows, step)))
-        return nats, after
-
-    def _score_chunk(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
-        ends = match_ngrams(self.trie, tokens, state)
-        nats = np.zeros(tokens.size, np.float32)
-        open_ = np.arange(tokens.size)  # tokens whose n-gram has not been found yet, from the highest order down
+    def _log_probs(self, match: Match) -> Array:
+        log_probs = np.zeros(len(match.ngrams[0]), np.float32)
+        open_ = np.arange(len(log_probs))  # tokens whose n-gram has not been found yet, from the highest order down
         for k in range(self.order, 0, -1):
-            nodes = ends[k - 1].ravel()
-            before = open_ + open_ // tokens.shape[1]  # index of each token's history; the next one is its n-gram
             if k < self.order:
-                histories = np.take(nodes, before)
+                histories = np.take(match.histories[k - 1], open_)
                 known = np.flatnonzero(histories != NOT_FOUND)
-                nats[open_[known]] += np.take(self.backoffs[k - 1], histories[known])
-            hits = np.take(nodes, before + 1)
-            is_hit = hits != NOT_FOUND
+                log_probs[open_[known]] += np.take(self.backoffs[k - 1], histories[known])
+            ngrams = np.take(match.ngrams[k - 1], open_)
+            is_hit = ngrams != NOT_FOUND
             known = np.flatnonzero(is_hit)
-            nats[open_[known]] += np.take(self.log_probs[k - 1], hits[known])
+            log_probs[open_[known]] += np.take(self.log_probs[k - 1], ngrams[known])
             open_ = open_[~is_hit]
-        is_padding = np.arange(tokens.shape[1]) >= lengths[:, None]
         # log p above 0: by rounding, or by the back-offs of a foreign ARPA file
-        scored = np.where(is_padding, np.float32(0), np.minimum(nats, 0).reshape(tokens.shape))
-        after = [end[np.arange(len(tokens)), lengths] for end in ends[: self.order - 1]]
-        return scored, np.stack(after, axis=1) if after else state
+        return np.minimum(log_probs, 0, out=log_probs)
 
     def explain(self, tokens: Array, state: Array) -> Trace:
         """The log-probabilities, and the order of the n-gram that answered for each token."""
-        ends = match_ngrams(self.trie, tokens[None], state)
+        match = match_ngrams(self.trie, tokens, np.zeros(1, np.int64), state)
         orders = np.zeros(len(tokens), np.int64)
-        for k in range(1, self.order + 1):
-            orders[ends[k - 1][0, 1:] != NOT_FOUND] = k
+        for k, ngrams in enumerate(match.ngrams, start=1):
+            orders[ngrams != NOT_FOUND] = k
         log_probs, _ = self.score(tokens[None], np.array([len(tokens)]), state)
         return Trace(log_probs[0], {"orders": orders})
 

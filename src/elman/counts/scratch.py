@@ -7,7 +7,6 @@ the size of the corpus. Access is sequential or sorted, so the file system can k
 from __future__ import annotations
 
 import mmap
-import os
 import shutil
 import tempfile
 from collections import deque
@@ -22,6 +21,7 @@ import numpy.typing as npt
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError, WriteError
+from elman.core.workers import num_workers
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,7 +37,7 @@ class Scratch:
     def __init__(self, memory_bytes: int | None = None, *, directory: Path | None = None, threads: int | None = None):
         check_memory(memory_bytes)
         self.memory_bytes = memory_bytes
-        self.threads = threads or min(2, os.cpu_count() or 1)
+        self.threads = threads or num_workers()
         self.spills = False
         self.chunk_rows = 1 << 17  # rows per chunk of work; its arrays fit into the cache
         self._parent = directory

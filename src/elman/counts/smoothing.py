@@ -13,9 +13,10 @@ from elman.core.tensors import require_table
 from elman.counts.counting import Counts
 from elman.counts.interpolation import Share, interpolate, suffix_links
 from elman.counts.kneser_ney import count_of_counts, discounting, estimate_discounts
-from elman.counts.ngram import NgramModel, TrieModel, match_ngrams, trie_from_tensors
+from elman.counts.ngram import Match, NgramModel, TrieModel, match_ngrams, trie_from_tensors
 from elman.counts.scratch import Scratch
 from elman.counts.trie import NOT_FOUND
+from elman.lm.evaluate import line_starts
 from elman.text.units.vocabulary import EOS_ID
 
 Smoothing = Literal["ml", "add", "interpolated", "witten-bell", "absolute"]
@@ -78,26 +79,23 @@ class CountModel(TrieModel):
                 row[:] = np.log((counts + self.alpha) / (total + self.alpha * self.vocab_size))
         return out
 
-    def score(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
-        count, total, after = self.target_counts(tokens, lengths, state)
+    def _log_probs(self, match: Match) -> Array:
+        count, total = self.target_counts(match)
         with np.errstate(divide="ignore"):
-            nats = np.log((count + self.alpha) / (total + self.alpha * self.vocab_size)).astype(np.float32)
-        nats[np.arange(tokens.shape[1]) >= lengths[:, None]] = 0
-        return nats, after
+            log_probs = np.log((count + self.alpha) / (total + self.alpha * self.vocab_size))
+        return log_probs.astype(np.float32)
 
-    def target_counts(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array, Array]:
-        """C(h w) and C(h) at each token, and the state after. -> (B, T), (B, T), state"""
-        ends = match_ngrams(self.trie, tokens, state)
-        count = np.take(self.counts[0], tokens).astype(np.float64)
-        total = np.full(tokens.shape, float(self._num_unigrams))
+    def target_counts(self, match: Match) -> tuple[Array, Array]:
+        """C(h w) and C(h) at each token. -> (N,), (N,)"""
+        count = np.take(self.counts[0], match.ngrams[0]).astype(np.float64)
+        total = np.full(len(count), float(self._num_unigrams))
         for k in range(2, self.order + 1):
-            histories, hits = ends[k - 2][:, :-1], ends[k - 1][:, 1:]
+            histories, hits = match.histories[k - 2], match.ngrams[k - 1]
             seen = np.where(histories == NOT_FOUND, 0, np.take(self._totals[k - 2], histories))
             hit_counts = np.take(self.counts[k - 1], hits) if self.counts[k - 1].size else np.zeros_like(hits)
             total = np.where(seen > 0, seen, total)
             count = np.where(seen > 0, np.where(hits == NOT_FOUND, 0, hit_counts), count)
-        after = [end[np.arange(len(tokens)), lengths] for end in ends[: self.order - 1]]
-        return count, total, np.stack(after, axis=1) if after else state
+        return count, total
 
     def tensors(self) -> dict[str, Array]:
         arrays = {"alpha": np.array([self.alpha])}
@@ -187,25 +185,15 @@ class _Tuning:
         return cls(np.asarray(ids[cut:]), ids[:cut])
 
 
-def rows_of(ids: Array, *, reset_lines: bool) -> tuple[Array, Array]:
-    """A text as rows to score: its lines, or one row. -> (B, T) padded with zeros, (B,)"""
-    if not reset_lines:
-        return ids[None].astype(np.int64), np.array([len(ids)])
-    ends = np.flatnonzero(ids == EOS_ID) + 1
-    if not len(ends) or ends[-1] < len(ids):
-        ends = np.append(ends, len(ids))
-    lengths = np.diff(ends, prepend=0)
-    tokens = np.zeros((len(lengths), int(lengths.max(initial=0))), np.int64)
-    tokens[np.arange(tokens.shape[1]) < lengths[:, None]] = ids
-    return tokens, lengths
+def match_text(model: TrieModel, ids: Array, *, reset_lines: bool) -> Match:
+    """Match a whole text: each line alone, or as one stream."""
+    starts = line_starts(ids) if reset_lines else np.zeros(1, np.int64)
+    return match_ngrams(model.trie, np.asarray(ids, np.int64), starts, model.start(len(starts)))
 
 
 def tune_alpha(model: CountModel, ids: Array) -> float:
     """The alpha that maximises the likelihood of held-out text, to 1 %."""
-    tokens, lengths = rows_of(ids, reset_lines=model.reset_lines)
-    count, total, _ = model.target_counts(tokens, lengths, model.start(len(tokens)))
-    real = np.arange(tokens.shape[1]) < lengths[:, None]
-    count, total = count[real], total[real]
+    count, total = model.target_counts(match_text(model, ids, reset_lines=model.reset_lines))
 
     def loss(log_alpha: float) -> float:
         alpha = np.exp(log_alpha)
@@ -267,16 +255,14 @@ def tune_weights(model: CountModel, ids: Array, *, reset_lines: bool) -> Weights
     The generative model: from the longest history down, stop at each order with the bucket's weight, else go on to the
     next shorter one; below order 1 every token is equally likely. The E-step is the probability of stopping at each order.
     """
-    tokens, lengths = rows_of(ids, reset_lines=reset_lines)
-    real = np.arange(tokens.shape[1]) < lengths[:, None]
-    ends = match_ngrams(model.trie, tokens, model.start(len(tokens)))
+    match = match_text(model, ids, reset_lines=reset_lines)
     counts = Counts(model.trie, model.counts)
     totals = [np.array([model.counts[0][: model.vocab_size].sum(dtype=np.int64)]), *history_totals(counts)]
     frequency, bucket, has_history = [], [], []
     for k in range(1, model.order + 1):
-        histories = np.zeros_like(tokens) if k == 1 else ends[k - 2][:, :-1]
-        total = np.where(histories == NOT_FOUND, 0, np.take(totals[k - 1], histories))[real]
-        hits = ends[k - 1][:, 1:][real]
+        histories = np.zeros(len(ids), np.int64) if k == 1 else match.histories[k - 2]
+        total = np.where(histories == NOT_FOUND, 0, np.take(totals[k - 1], histories))
+        hits = match.ngrams[k - 1]
         table = model.counts[k - 1]
         count = np.where(hits == NOT_FOUND, 0, np.take(table, hits)) if table.size else np.zeros_like(hits)
         frequency.append(count / np.maximum(total, 1))
@@ -285,7 +271,7 @@ def tune_weights(model: CountModel, ids: Array, *, reset_lines: bool) -> Weights
     weights = np.full((model.order, NUM_BUCKETS), 0.5)
     seen = np.zeros((model.order, NUM_BUCKETS), bool)
     for _ in range(EM_ROUNDS):
-        below = np.full(int(real.sum()), 1 / model.vocab_size)  # p(w | the shorter history)
+        below = np.full(len(ids), 1 / model.vocab_size)  # p(w | the shorter history)
         stop_probs = []
         for k in range(model.order):
             weight = np.where(has_history[k], weights[k, bucket[k]], 0)

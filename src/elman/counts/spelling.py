@@ -6,7 +6,7 @@ and those of all strings sum to at most one; so -log p(<unk>) - log p(spelling) 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from elman.counts.counting import count_ngrams
 from elman.counts.ngram import NgramModel
 from elman.counts.scratch import Scratch
 from elman.counts.smoothing import fit_smoothed
-from elman.lm.evaluate import score_lines
+from elman.lm.evaluate import score_joined
 from elman.text.units.letters import SPACE_MARK
 from elman.text.units.vocabulary import EOS_ID
 
@@ -36,7 +36,7 @@ class SpellingModel:
     @classmethod
     def fit(cls, words: Sequence[str]) -> SpellingModel:
         """Learn from words like those that will be unknown: Witten-Bell, each word as often as it is given."""
-        ids = np.concatenate([_encode(word) for word in words])
+        ids, _ = _encode(words)
         with Scratch(threads=1) as scratch:
             ngrams = fit_smoothed(
                 ids,
@@ -56,7 +56,7 @@ class SpellingModel:
         """-log p of each word's spelling, its end included. -> (N,)"""
         numbers: dict[str, int] = {}
         places = [numbers.setdefault(word, len(numbers)) for word in words]
-        found: Array = score_lines(self._ngrams, [_encode(word) for word in numbers]).nats[places]
+        found: Array = score_joined(self._ngrams, *_encode(numbers)).nats[places]
         return found
 
     def total_nats(self, counts: Mapping[str, int]) -> float:
@@ -80,7 +80,10 @@ class SpellingModel:
         return cls(NgramModel.from_tensors(tensors, order=ORDER, vocab_size=VOCAB_SIZE, reset_lines=True))
 
 
-def _encode(word: str) -> Array:
-    """The bytes of a word as ids, and its end. The space that a word of raw text brings along is one byte."""
-    content = word.replace(SPACE_MARK, " ").encode()
-    return np.append(np.frombuffer(content, dtype=np.uint8).astype(np.int64) + FIRST_BYTE, EOS_ID)
+def _encode(words: Iterable[str]) -> tuple[Array, Array]:
+    """The bytes of words as ids, each word with its end, and the lengths. The space that a word brings along is one byte."""
+    spellings = [word.replace(SPACE_MARK, " ").encode() for word in words]
+    lengths = np.fromiter((len(spelling) + 1 for spelling in spellings), np.int64, len(spellings))
+    ids = np.frombuffer(b"".join(spelling + b"\n" for spelling in spellings), np.uint8).astype(np.int64) + FIRST_BYTE
+    ids[np.cumsum(lengths) - 1] = EOS_ID
+    return ids, lengths

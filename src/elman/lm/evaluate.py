@@ -19,7 +19,7 @@ from elman import __version__
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.core.prefetch import prefetch
-from elman.lm.protocol import FreeModel, S, refuse_nan
+from elman.lm.protocol import FreeModel, LineModel, S, refuse_nan
 from elman.text.units.vocabulary import EOS_ID
 
 LN2 = math.log(2)
@@ -242,7 +242,7 @@ def _scored(scorer: Scorer, blocks: Iterable[IdBlock], *, reset_lines: bool) -> 
 
 def lines_scorer(lm: FreeModel[S], chunk_tokens: int = CHUNK_TOKENS) -> Scorer:
     """A scorer that reads each line alone from the start."""
-    return lambda ids: _line_nats(lm, ids, np.diff(line_starts(ids), append=len(ids)), chunk_tokens)
+    return lambda ids: _line_nats(lm, ids, line_starts(ids), chunk_tokens)
 
 
 def stream_scorer(lm: FreeModel[S], chunk_tokens: int = CHUNK_TOKENS) -> Scorer:
@@ -316,22 +316,34 @@ class LineScores:
 
 def score_lines(lm: FreeModel[S], lines: Sequence[Array], *, chunk_tokens: int = CHUNK_TOKENS) -> LineScores:
     """Score the ids of each line from the start; the end-of-sequence must be among them."""
-    lengths_L = np.array([len(line) for line in lines], dtype=np.int64)
     ids = np.concatenate([np.zeros(0, dtype=np.int64), *lines]).astype(np.int64, copy=False)
-    nats_N = refuse_nan(_line_nats(lm, ids, lengths_L, chunk_tokens))
-    # By line number: reduceat has no 0 for an empty line, and differences of a running total lose digits.
-    nats_L = np.bincount(np.repeat(np.arange(len(lines)), lengths_L), weights=nats_N, minlength=len(lines))
-    return LineScores(nats_L, lengths_L, nats_N)
+    return score_joined(lm, ids, np.array([len(line) for line in lines], dtype=np.int64), chunk_tokens=chunk_tokens)
 
 
-def _line_nats(lm: FreeModel[S], ids_N: Array, lengths_L: Array, chunk_tokens: int) -> Array:
-    """-log p of every token, each line read from the start; lines of similar length share a batch. -> (N,)"""
-    nats_N = np.empty(len(ids_N), dtype=np.float32)
+def score_joined(lm: FreeModel[S], ids_N: Array, lengths_L: Array, *, chunk_tokens: int = CHUNK_TOKENS) -> LineScores:
+    """The same for lines that are one array, given their lengths."""
     starts_L = np.cumsum(lengths_L) - lengths_L
+    nats_N = refuse_nan(_line_nats(lm, ids_N, starts_L[lengths_L > 0], chunk_tokens))
+    # By line number: reduceat has no 0 for an empty line, and differences of a running total lose digits.
+    line_N = np.repeat(np.arange(len(lengths_L)), lengths_L)
+    return LineScores(np.bincount(line_N, weights=nats_N, minlength=len(lengths_L)), lengths_L, nats_N)
+
+
+def _line_nats(lm: FreeModel[S], ids_N: Array, starts_L: Array, chunk_tokens: int) -> Array:
+    """-log p of every token, each line read from the start; no line is empty. -> (N,)"""
+    if isinstance(lm, LineModel):
+        return np.asarray(-lm.score_lines(ids_N, starts_L))
+    return _nats_by_length(lm, ids_N, starts_L, chunk_tokens)
+
+
+def _nats_by_length(lm: FreeModel[S], ids_N: Array, starts_L: Array, chunk_tokens: int) -> Array:
+    """The same, lines of similar length in a batch. -> (N,)"""
+    nats_N = np.empty(len(ids_N), dtype=np.float32)
+    lengths_L = np.diff(starts_L, append=len(ids_N))
     order = np.argsort(-lengths_L, kind="stable")
     falling = -lengths_L[order]
-    first, end = 0, int(np.searchsorted(falling, 0))  # lines without tokens are skipped
-    while first < end:
+    first = 0
+    while first < len(order):
         width = int(-falling[first])
         similar = int(np.searchsorted(falling, -SIMILAR * width, side="right"))
         last = min(similar, first + max(1, chunk_tokens // width))

@@ -54,6 +54,17 @@ class FreeModel(LanguageModel[S], Protocol[S]):
 
 
 @runtime_checkable
+class LineModel(FreeModel[S], Protocol[S]):
+    """A model that scores lines as they lie in a text, without making a padded batch of them."""
+
+    def score_lines(self, tokens: Array, starts: Array) -> Array:
+        """Log-probability of each token of lines that lie one after another, each read from the start state.
+
+        tokens (N,), starts (L,): where each line begins -> (N,) float32
+        """
+
+
+@runtime_checkable
 class ConditionalModel(LanguageModel[S], Protocol[S]):
     """A model of a target given a source: its start state encodes the source."""
 

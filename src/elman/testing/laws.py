@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from elman.core.errors import UsageError
-from elman.lm.protocol import FreeModel, leaves, num_rows, repeat, select
+from elman.lm.protocol import FreeModel, LineModel, leaves, num_rows, repeat, select
 from elman.lm.search import beam_search, length_norm, sample_rows
 from elman.lm.trace import explain
 from elman.testing.comparing import (
@@ -166,6 +166,17 @@ def cutting_a_text_changes_nothing(lm: FreeModel[Any], rng: np.random.Generator,
         require_same_states(lm, rng, state, whole_state, tolerance, f"the state cut after {cut} tokens")
 
 
+def lines_score_as_they_lie(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
+    """A model that scores lines one after another as they lie in a text gives exactly what `score` gives each alone."""
+    if not isinstance(lm, LineModel):
+        return
+    texts = some_texts(lm, rng, rows=7, num_tokens=9)
+    lines = [text[:length] for text, length in zip(texts, (3, 1, 9, 1, 5, 2, 8), strict=True)]
+    starts = np.cumsum([0, *map(len, lines[:-1])])
+    alone = [lm.score(line[None], np.array([len(line)]), lm.start(1))[0][0] for line in lines]
+    require_same(lm.score_lines(np.concatenate(lines), starts), np.concatenate(alone), 0, "a score in its place")
+
+
 def the_future_cannot_change_the_past(lm: FreeModel[Any], rng: np.random.Generator, tolerance: float) -> None:
     """A token's score depends only on the tokens before it."""
     texts = some_texts(lm, rng, rows=4, num_tokens=8)
@@ -269,6 +280,7 @@ LAWS: tuple[Law, ...] = (
     all_strings_sum_to_one,
     the_widest_beam_finds_the_best,
     samples_follow_the_prediction,
+    lines_score_as_they_lie,
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.core.errors import UsageError, no_such
+from elman.core.prefetch import prefetch
 from elman.counts.spelling import SpellingModel
 from elman.lm import evaluate as evaluation
 from elman.lm.protocol import refuse_nan
@@ -26,7 +28,7 @@ from elman.tasks.lm.family import Saveable
 from elman.tasks.lm.inside import LooksInside
 from elman.tasks.lm.quantising import to_int8
 from elman.tasks.lm.record import LmRecord
-from elman.tasks.lm.scoring import LineScorer, Score
+from elman.tasks.lm.scoring import LineScorer, Score, ScoredRows
 from elman.tasks.lm.writing import WritesText
 from elman.tasks.text_task import TextAssets
 from elman.text.corpus import Corpus, read_blocks
@@ -141,8 +143,8 @@ class Model(LooksInside, WritesText, ExportsStep, TaskModel[LmRecord]):
         stream: bool = False,
         errors: Errors | None = None,
         with_text: bool = False,
-    ) -> Iterator[list[Score | None]]:
-        """The cost of each line, in order, in constant memory: lists of as many as were there to read.
+    ) -> Iterator[ScoredRows]:
+        """The cost of each line, in order, in constant memory: of as many together as were there to read.
 
         Each line is read alone, or with `stream` after the lines before it. What is no text is an error (`errors`
         "stop"), has no score ("skip"), or has U+FFFD in place of what is not UTF-8 and no score for the rest ("replace");
@@ -151,9 +153,10 @@ class Model(LooksInside, WritesText, ExportsStep, TaskModel[LmRecord]):
         line_scorer = LineScorer(self.tokenizer, self.spelling)
         scorer = evaluation.stream_scorer(self.lm) if stream else evaluation.lines_scorer(self.lm)
         reading = self.record.data.reading(errors)
-        for block in read_blocks(as_sources(data), self.tokenizer, reading, keep_empty=True):
-            assert block.lines is not None
-            yield line_scorer.of_block(block.lines, block.ids, scorer, per_token=per_token, with_text=with_text)
+        with closing(prefetch(read_blocks(as_sources(data), self.tokenizer, reading, keep_empty=True))) as blocks:
+            for block in blocks:
+                assert block.lines is not None
+                yield line_scorer.of_block(block.lines, block.ids, scorer, per_token=per_token, with_text=with_text)
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """The numbers of a text by the one rule of scoring; read as the model was trained unless the options say otherwise.

@@ -5,7 +5,7 @@ A row is a line of the source: a line of text, a record of JSONL with its lines,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -34,20 +34,42 @@ class Score:
 
 
 @dataclass(frozen=True)
+class ScoredRows:
+    """The scores of rows, as columns (R,) for where lines are many; iterating gives a `Score` a row, None for no text."""
+
+    nats: Array
+    tokens: Array  # 0 where a row is no text
+    perplexity: Array
+    unknown: Array
+    bits_per_byte: Array
+    num_bytes: int = 0  # of their lines
+    per_token: Sequence[tuple[tuple[str, float], ...]] | None = None  # where it was asked for
+    texts: Sequence[str | None] | None = None  # where they were asked for
+
+    def __len__(self) -> int:
+        return len(self.nats)
+
+    def __iter__(self) -> Iterator[Score | None]:
+        numbers = (self.nats, self.tokens, self.perplexity, self.unknown, self.bits_per_byte)
+        pairs_R = self.per_token or [()] * len(self)
+        texts_R = self.texts or [None] * len(self)
+        for nats, tokens, perplexity, unknown, bits, pairs, text in zip(
+            *(column.tolist() for column in numbers), pairs_R, texts_R, strict=True
+        ):
+            yield Score(nats, tokens, perplexity, pairs, unknown, bits, text) if tokens else None
+
+
+@dataclass(frozen=True)
 class LineScorer:
     """Makes scores of tokens' nats, by a tokenizer and what is known of spelling."""
 
     tokenizer: Tokenizer
     spelling: SpellingModel | None
 
-    def of_block(
-        self, lines: LineBlock, ids: Array, scorer: Scorer, *, per_token: bool, with_text: bool
-    ) -> list[Score | None]:
-        """A score for each line that was read from the source; None for what is no text."""
-        if not len(ids):
-            return [None] * lines.num_read
-        row_L = np.arange(lines.num_read) if lines.numbers is None else np.asarray(lines.numbers) - lines.first
-        nats_N = refuse_nan(scorer(ids.astype(np.int64)))
+    def of_block(self, lines: LineBlock, ids: Array, scorer: Scorer, *, per_token: bool, with_text: bool) -> ScoredRows:
+        """A score for each line that was read from the source."""
+        row_L = np.arange(lines.num_read) if lines.numbers is None else np.array(lines.numbers, np.int64) - lines.first
+        nats_N = refuse_nan(scorer(ids.astype(np.int64))) if len(ids) else np.zeros(0)
         rows = self._rows(lines.data, ids, nats_N, row_L, lines.num_read, per_token=per_token)
         if not with_text:
             return rows
@@ -55,7 +77,7 @@ class LineScorer:
         for row, line in zip(row_L.tolist(), lines.split(), strict=True):
             text = line.decode(errors="replace")
             texts[row] = f"{texts[row]}\n{text}" if row in texts else text
-        return [None if score is None else replace(score, text=texts[row]) for row, score in enumerate(rows)]
+        return replace(rows, texts=[texts.get(row) for row in range(len(rows))])
 
     def of_text(self, lines: bytes, ids: Array, nats_N: Array) -> Score:
         """The score of all lines together, token by token."""
@@ -66,10 +88,9 @@ class LineScorer:
 
     def _rows(
         self, data: bytes, ids: Array, nats_N: Array, row_L: Array, num_rows: int, *, per_token: bool
-    ) -> list[Score | None]:
+    ) -> ScoredRows:
         """row_L: where each line belongs, never falling."""
-        starts_L = line_starts(ids)
-        row_N = np.repeat(row_L, np.diff(starts_L, append=len(ids)))
+        row_N = np.repeat(row_L, np.diff(line_starts(ids), append=len(ids)) if len(ids) else 0)
         # by number, since differences of a running total lose digits
         nats_R = np.bincount(row_N, weights=nats_N, minlength=num_rows)
         tokens_R = np.bincount(row_N, minlength=num_rows)
@@ -83,12 +104,8 @@ class LineScorer:
         with np.errstate(over="ignore"):
             perplexity_R = np.exp(nats_R / np.maximum(tokens_R, 1))
         bits_R = whole_R / (LN2 * np.maximum(bytes_R, 1))
-        pairs_R = self._pairs(ids, nats_N, tokens_R) if per_token else [()] * num_rows
-        columns = (column.tolist() for column in (nats_R, tokens_R, perplexity_R, unknown_R, bits_R))
-        return [
-            Score(nats, tokens, perplexity, pairs, unknown, bits) if tokens else None
-            for nats, tokens, perplexity, unknown, bits, pairs in zip(*columns, pairs_R, strict=True)
-        ]
+        pairs_R = self._pairs(ids, nats_N, tokens_R) if per_token else None
+        return ScoredRows(nats_R, tokens_R, perplexity_R, unknown_R, bits_R, len(data), pairs_R)
 
     def _pairs(self, ids: Array, nats_N: Array, tokens_R: Array) -> Sequence[tuple[tuple[str, float], ...]]:
         symbols = self.tokenizer.tokens
