@@ -26,6 +26,11 @@ class Embedding(Module):
         else:
             self.weight = Parameter(weight)
 
+    @property
+    def floats(self) -> Tensor:
+        """A tensor of the type of its vectors, on their device."""
+        return self.weight.scales if isinstance(self.weight, Int8Matrix) else self.weight
+
     def initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
         """Small random vectors, or the given ones; a NaN row is a word missing from the file."""
         with torch.no_grad():

@@ -67,7 +67,7 @@ class VocabularyNet(Module, Generic[C]):
 
     @property
     def device(self) -> torch.device:
-        return self.head.log_temperature.device
+        return self.embedding.floats.device
 
     def tensors(self) -> dict[str, Array]:
         """Every learned or fitted tensor by name; shared ones once."""

@@ -49,10 +49,10 @@ class RecurrentModel(NeuralModel[RecurrentConfig]):
 
     def _start_layers(self, rows: int) -> Carried:
         """Zeros; or, where the initial state is learned, rows that are marked as beginning."""
-        bias = self.head.bias
-        zeros = [bias.new_zeros(rows, self.config.hidden) for _ in range(self.num_states)]
+        floats = self.embedding.floats
+        zeros = [floats.new_zeros(rows, self.config.hidden) for _ in range(self.num_states)]
         if self.config.initial_state == "learned":
-            return *zeros, torch.ones(rows, dtype=torch.bool, device=bias.device)
+            return *zeros, torch.ones(rows, dtype=torch.bool, device=floats.device)
         return tuple(zeros)
 
     def _layer_names(self) -> list[str]:
