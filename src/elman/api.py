@@ -17,7 +17,7 @@ from elman.tasks.base import EvaluateOptions, NetTask, Prediction, PredictOption
 from elman.tasks.catalogue import TASKS, find_task, load_model
 from elman.tasks.lm.mixing import mix
 from elman.tasks.lm.model import Model
-from elman.tasks.lm.scoring import Score
+from elman.tasks.lm.scoring import Score, ScoredRows
 from elman.tasks.run import resume_net, task_of_run
 from elman.tasks.run_folder import find_run
 from elman.text.memory import texts
@@ -34,6 +34,7 @@ __all__ = [
     "PredictOptions",
     "Prediction",
     "Score",
+    "ScoredRows",
     "TaskModel",
     "import_arpa",
     "load",

@@ -17,8 +17,8 @@ from elman.cli.verb import examples
 from elman.text.opening import COMPRESSED
 
 if TYPE_CHECKING:
+    from elman.api import ScoredRows
     from elman.core.arrays import Array
-    from elman.tasks.lm.scoring import ScoredRows
 
 ENCODER = JSONEncoder(ensure_ascii=False, allow_nan=False)
 NUMBERS = ("nats", "tokens", "perplexity", "unknown", "bits_per_byte")

@@ -75,13 +75,16 @@ class Trie:
         nodes = nodes[active]
         low = np.take(starts, nodes)
         span = np.take(starts, nodes + 1) - low
-        if not span.all():  # nodes without children
-            has_children = np.flatnonzero(span)
-            active, low, span = active[has_children], low[has_children], span[has_children]
+        wanted = np.take(words, active).astype(table.dtype)
+        if not span.all():
+            kept = np.flatnonzero(span)  # nodes that have children
+            active, low, span, wanted = active[kept], low[kept], span[kept], wanted[kept]
+        # Sorted and distinct, a word is at place `word` at most: of 21 steps per token of a novel, frequent words save 7.
+        np.minimum(span, wanted.astype(span.dtype) + 1, out=span)
         num_steps = np.frexp(span - 1.0)[1]  # the bits of span - 1
         by_steps = np.argsort(num_steps.astype(np.uint8), kind="stable")[::-1]  # a radix sort
-        active, low, span = active[by_steps], low[by_steps].astype(np.int64), span[by_steps].astype(np.int64)
-        wanted = np.take(words, active).astype(table.dtype)
+        active, wanted = active[by_steps], wanted[by_steps]
+        low, span = low[by_steps].astype(np.int64), span[by_steps].astype(np.int64)
         num_open = len(active)
         while num_open := int(np.count_nonzero(span[:num_open] > 1)):
             open_low, open_span = low[:num_open], span[:num_open]
