@@ -33,8 +33,8 @@ MIN_STEPS = 1_200  # steps of a run: a short one takes smaller batches rather th
 MOST_ROWS, FEWEST_ROWS = 64, 8  # of a batch
 HIGHEST_RATE, WIDE, VERY_WIDE = 0.005, 256, 512
 MAX_DROPOUT, COUNTED_PASSES = 0.6, 40  # more passes need no more dropout
-# An eighth of Penn Treebank, 20 passes, 256 units: 177.4 with dropout alone, 175.8 with these; but all of it, 22 passes, 768 units:
-# 91.6 with these, where ten minutes of 512 units without them have 90.1 (docs/log.md)
+# An eighth of Penn Treebank, 20 passes, 256 units: 177.4 with dropout alone, 175.8 with these; but all of it, 22 passes,
+# 768 units: 91.6 with these, where ten minutes of 512 units without them have 90.1 (docs/log.md)
 MANY_PASSES, WORD_DROPOUT, WEIGHT_DROPOUT = 40, 0.1, 0.4
 MIN_SPEEDUP = 1.5  # of products in bfloat16, from which on a step is faster, too
 MAX_PASSES = 100  # after so many, with as much dropout as there is, a net gets no better
