@@ -20,6 +20,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from rapidfuzz.distance import Levenshtein
+
 MAX_CANDIDATES = 12  # for a word
 Sound = tuple[str, ...]
 
@@ -47,16 +49,6 @@ def hear(sound: Sound, noise: float, phonemes: Sequence[str], rng: random.Random
     return tuple(heard)
 
 
-def distance(left: Sound, right: Sound) -> int:
-    """Phonemes to change, insert or delete."""
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        before, row[0] = row[0], i
-        for j, b in enumerate(right, 1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
-    return row[-1]
-
-
 class Channel:
     """From a heard sound to the words it could have been."""
 
@@ -78,7 +70,7 @@ class Channel:
         return self._cache[heard]
 
     def _score(self, sound: Sound, heard: Sound) -> float:
-        changes = distance(sound, heard)
+        changes = Levenshtein.distance(sound, heard)
         return changes * self._change + max(0, len(sound) - changes) * self._keep
 
 

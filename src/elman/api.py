@@ -37,6 +37,7 @@ __all__ = [
     "ScoredRows",
     "TaskModel",
     "import_arpa",
+    "import_hf",
     "load",
     "load_language_model",
     "mix",
@@ -234,6 +235,25 @@ def import_arpa(
     place = None if out is None else Path(out)
     with reserved(place, overwrite=overwrite):
         return counting.import_arpa(Path(path), out=place, command=command)
+
+
+def import_hf(
+    directory: str | Path,
+    *,
+    out: str | Path | None = None,
+    context: int | None = None,
+    overwrite: bool = False,
+    command: str | None = None,
+) -> Model:
+    """Make a model of a causal language model in Hugging Face's layout: config.json, safetensors, tokenizer.json.
+
+    context: tokens that it reads at most before it begins anew with half of them; its own limit, or 2,048, if not given.
+    """
+    from elman.tasks.lm.hugging_face import import_hf
+
+    place = None if out is None else Path(out)
+    with reserved(place, overwrite=overwrite):
+        return import_hf(Path(directory), out=place, context=context, command=command)
 
 
 def parse_size(value: str | int) -> int:

@@ -80,6 +80,8 @@ def words_for_gap(tokenizer: Tokenizer, *, is_spaced: bool) -> Mapping[str, int]
 
 def space_mark(tokenizer: Tokenizer) -> str | None:
     """What symbols begin with that bring the space before them; None where none does."""
+    if not tokenizer.adds_space:
+        return None
     return {"word": SPACE_MARK, "bpe": BYTE_CHARACTERS[ord(" ")]}.get(tokenizer.units.partition(":")[0])
 
 

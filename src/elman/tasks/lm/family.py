@@ -44,7 +44,7 @@ class Family(ABC, Generic[C]):
     record: ClassVar[type[Any]]  # its settings; the field `family` lists its names
     is_trained: ClassVar[bool] = False  # by descending on a loss, over minutes
     counts_on_disk: ClassVar[bool] = False  # within so much memory as --memory gives
-    needs_members: ClassVar[bool] = False  # only made of other models, by `elman mix`
+    needs_members: ClassVar[bool] = False  # not made from text: of other models, or by another tool
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,9 +74,10 @@ class CountingFamily(Family[C]):
 
 
 class MemberFamily(Family[C]):
-    """What is only useful inside a mixture, or is one."""
+    """What is only useful inside a mixture, or is one; or was made elsewhere."""
 
     needs_members = True
+    made_by: ClassVar[str] = "elman mix DIR cache --valid F --out DIR"
 
 
 class NetFamily(Family[N]):

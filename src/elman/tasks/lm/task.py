@@ -31,7 +31,7 @@ from elman.tasks.lm.blend import (
 )
 from elman.tasks.lm.counting import count_model, fit_spelling, in_time, make_index, saved
 from elman.tasks.lm.families import family_names, find_family, restore_model
-from elman.tasks.lm.family import CountingFamily, Family, NetFamily, Shape
+from elman.tasks.lm.family import CountingFamily, Family, MemberFamily, NetFamily, Shape
 from elman.tasks.lm.model import Model
 from elman.tasks.lm.record import LmRecord
 from elman.tasks.text_task import HeldoutText, TextAssets, TextExamples, TextTask
@@ -106,11 +106,11 @@ class LmTask(TextTask[LmRecord]):
     def check(self, request: TrainRequest) -> None:
         """Refuse a family that is none, and settings that cannot apply to it."""
         request = with_net(request) if leaves_the_choice(request) else request
-        super().check(request)
         family = _family(request.settings["model"])
-        if family.needs_members:
+        if isinstance(family, MemberFamily):
             name = request.settings["model"]["family"]
-            raise UsageError(f"a {name} is not made from text alone", hint="elman mix DIR cache --valid F --out DIR")
+            raise UsageError(f"a {name} is not made from text alone", hint=family.made_by)
+        super().check(request)
         if request.memory_bytes is not None and not family.counts_on_disk:
             name = request.settings["model"]["family"]
             able = [name for family in families.FAMILIES if family.counts_on_disk for name in family.names]
@@ -331,5 +331,7 @@ def _base(directory: Path) -> Model:
 
     base = load_model(directory).language_model()
     if not find_family(base.record.family).is_trained:
-        raise UsageError(f"{directory} holds a {base.record.family}, which counts: there is nothing to go on from")
+        raise UsageError(
+            f"{directory} holds a {base.record.family}, which is not trained: there is nothing to go on from"
+        )
     return base

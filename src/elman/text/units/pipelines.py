@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from elman.core.errors import DataError
 from elman.text.units.alphabet import BYTE_CHARACTERS, BYTE_OF
@@ -28,6 +28,20 @@ _WHITESPACE = re.compile(r"[ \t\n\v\f\r]")
 # attached. Pieces are at most 64 characters long, since the time of BPE merging grows faster than the length.
 BPE_PATTERN = r" ?\p{L}{1,64}| ?\p{N}{1,64}| ?[^ \p{L}\p{N}]{1,64}| {1,64}(?= )| "
 
+Pretokenizer = Literal["elman", "gpt2", "llama3", "qwen2"]  # how `bpe` units cut text before they merge
+PRETOKENIZERS: dict[Pretokenizer, str] = {
+    "elman": BPE_PATTERN,
+    "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    "llama3": (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
+    "qwen2": (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
+}
+
 
 @dataclass(frozen=True)
 class TokenizerSpec:
@@ -38,6 +52,8 @@ class TokenizerSpec:
     separator: str | None = None  # `space` units only
     merges: Sequence[tuple[str, str]] = ()  # `bpe` units only, in order of priority
     normalize: Normalize = "none"  # the Unicode form that text is rewritten in first
+    pretokenizer: Pretokenizer = "elman"  # `bpe` units only; those of other tools add no space before a line
+    ignores_merges: bool = False  # `bpe` units only: what is a symbol as a whole is not merged of its parts
 
 
 def write(spec: TokenizerSpec) -> dict[str, bytes]:
@@ -51,13 +67,14 @@ def write(spec: TokenizerSpec) -> dict[str, bytes]:
         "elman_units": spec.units,
         "elman_separator": spec.separator,
         **({"elman_normalize": spec.normalize} if spec.normalize != "none" else {}),
+        **({"elman_pretokenizer": spec.pretokenizer} if spec.pretokenizer != "elman" else {}),
     }
     return {TOKENIZER_FILE: _dump(tokenizer_json(spec)), CONFIG_FILE: _dump(config)}
 
 
 def tokenizer_json(spec: TokenizerSpec) -> dict[str, Any]:
     """The content of tokenizer.json, keys in the library's order."""
-    pipeline = _pipeline(spec.units, spec.separator)
+    pipeline = _pipeline(spec.units, spec.separator) if spec.pretokenizer == "elman" else _foreign_pipeline(spec)
     if spec.normalize != "none":
         rest = pipeline["normalizer"]
         others = [] if rest is None else rest.get("normalizers", [rest])
@@ -70,7 +87,7 @@ def tokenizer_json(spec: TokenizerSpec) -> dict[str, Any]:
 
 def read(read_file: Callable[[str], bytes]) -> TokenizerSpec:
     """The specification in the two files; a DataError if they differ from what `write` writes."""
-    config, stored = (_load(name, read_file(name)) for name in (CONFIG_FILE, TOKENIZER_FILE))
+    config, stored = (load_json(name, read_file(name)) for name in (CONFIG_FILE, TOKENIZER_FILE))
     units, separator = config.get("elman_units"), config.get("elman_separator")
     if not (isinstance(units, str) and _UNITS.fullmatch(units)):
         raise _refusal(CONFIG_FILE, "its units are missing or unknown")
@@ -79,12 +96,16 @@ def read(read_file: Callable[[str], bytes]) -> TokenizerSpec:
     normalize = config.get("elman_normalize", "none")
     if normalize not in get_args(Normalize):
         raise _refusal(CONFIG_FILE, "its Unicode form is unknown")
+    pretokenizer = config.get("elman_pretokenizer", "elman")
+    if pretokenizer not in PRETOKENIZERS or (pretokenizer != "elman" and not units.startswith("bpe:")):
+        raise _refusal(CONFIG_FILE, "its way to cut text is unknown")
     model = stored.get("model")
     if not isinstance(model, dict):
         raise _refusal(TOKENIZER_FILE, "it has no model")
     tokens = _checked_vocabulary(model.get("vocab"))
     merges = _checked_merges(model.get("merges"), tokens) if units.startswith("bpe:") else ()
-    spec = TokenizerSpec(units, tokens, separator, merges, normalize)
+    ignores_merges = pretokenizer != "elman" and model.get("ignore_merges") is True
+    spec = TokenizerSpec(units, tokens, separator, merges, normalize, pretokenizer, ignores_merges)
     if not _equal(stored, tokenizer_json(spec)):
         raise _refusal(TOKENIZER_FILE, f"it does not match {units} units")
     _check_tokens(units, tokens, separator)
@@ -139,6 +160,15 @@ def _pipeline(units: str, separator: str | None) -> dict[str, Any]:
     return stages
 
 
+def _foreign_pipeline(spec: TokenizerSpec) -> dict[str, Any]:
+    """Byte-level BPE as other tools cut text: no space is added before it, none is taken away."""
+    stages = _pipeline(spec.units, None) | {"normalizer": None, "decoder": _BYTE_LEVEL}
+    cut = _split({"Regex": PRETOKENIZERS[spec.pretokenizer]}, "Isolated")
+    stages["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [cut, _BYTE_LEVEL]}
+    stages["model"]["ignore_merges"] = spec.ignores_merges
+    return stages
+
+
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 _BPE_MODEL = {
     "type": "BPE",
@@ -164,7 +194,8 @@ def _dump(content: dict[str, Any]) -> bytes:
     return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
 
 
-def _load(name: str, content: bytes) -> dict[str, Any]:
+def load_json(name: str, content: bytes) -> dict[str, Any]:
+    """The object in a file of that name."""
     if len(content) > MAX_FILE_BYTES:
         raise _refusal(name, "it is larger than 1 GB")
     try:

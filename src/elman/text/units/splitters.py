@@ -206,9 +206,35 @@ class BpeSplitter(_MemoSplitter):
         return [self._backend.id_to_token(i) for i in range(self._backend.get_vocab_size())]
 
 
+class LineBpeSplitter(Splitter):
+    """Byte-level BPE that cuts text as another tool does: whole lines, as they are. `backend` as for `BpeSplitter`."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    def encode_line(self, line: str) -> list[int]:
+        pieces = list(cut_pieces(line.encode()))
+        batch = self._backend.encode_batch_fast(pieces, add_special_tokens=False)
+        return [i for encoding in batch for i in encoding.ids]
+
+    def encode(self, lines: bytes) -> Array:
+        ids: list[int] = []
+        for line in lines[:-1].decode().split("\n"):
+            ids += self.encode_line(line)
+            ids.append(EOS_ID)
+        return np.array(ids, dtype=np.int32)
+
+    def symbols(self) -> list[str]:
+        return [self._backend.id_to_token(i) for i in range(self._backend.get_vocab_size())]
+
+
 def bpe_pieces(line: bytes) -> Iterator[str]:
-    """A line with a space before it, in pieces small enough for the library, cut before a space if possible."""
-    line = b" " + line
+    """A line with a space before it, in pieces small enough for the library."""
+    return cut_pieces(b" " + line)
+
+
+def cut_pieces(line: bytes) -> Iterator[str]:
+    """A line in pieces small enough for the library, cut before a space if possible."""
     start = 0
     while start < len(line):
         end = min(start + PIECE_BYTES, len(line))

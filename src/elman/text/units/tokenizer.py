@@ -21,6 +21,7 @@ from elman.text.units.splitters import (
     BpeSplitter,
     ByteSplitter,
     CharSplitter,
+    LineBpeSplitter,
     SeparatorSplitter,
     SpaceSplitter,
     Splitter,
@@ -47,11 +48,17 @@ class Tokenizer:
         """V: ids are 0 .. V-1."""
         return len(self.tokens)
 
+    @property
+    def adds_space(self) -> bool:
+        """Whether `bpe` units read each line as if a space stood before it; those of other tools do not."""
+        return self._spec.pretokenizer == "elman"
+
     @cached_property
     def fingerprint(self) -> str:
         """Equal for tokenizers that give the same ids for every text."""
-        content = [self.units, self.separator, list(self.tokens), [list(pair) for pair in self._spec.merges]]
+        content: list[Any] = [self.units, self.separator, list(self.tokens), [list(pair) for pair in self._spec.merges]]
         content += [self.normalize] if self.normalize != "none" else []
+        content += [] if self.adds_space else [self._spec.pretokenizer, self._spec.ignores_merges]
         return hashlib.blake2b(json.dumps(content).encode(), digest_size=8).hexdigest()
 
     @cached_property
@@ -67,6 +74,8 @@ class Tokenizer:
                 return CharSplitter(self.tokens)
             case "byte":
                 return ByteSplitter(self.tokens)
+            case _ if not self.adds_space:
+                return LineBpeSplitter(bpe_backend(self._spec))
             case _:
                 return BpeSplitter(bpe_backend(self._spec))
 
@@ -121,7 +130,7 @@ class Tokenizer:
             case "byte":
                 return ByteDecoder(self.tokens, is_spaced=False)
             case _:
-                return ByteDecoder(self.tokens, is_spaced=True)
+                return ByteDecoder(self.tokens, is_spaced=self.adds_space)
 
     def files(self) -> dict[str, bytes]:
         """The files to store, by name."""

@@ -11,6 +11,7 @@ from typing import Any
 from elman.core.arrays import Array
 from elman.core.errors import UsageError, no_such
 from elman.core.settings import Config
+from elman.tasks.lm.families.hf import HfFamily
 from elman.tasks.lm.families.int8 import Int8Family
 from elman.tasks.lm.families.kneser_ney import KneserNeyFamily
 from elman.tasks.lm.families.mixed import CacheFamily, MixtureFamily, NeuralCacheFamily
@@ -33,6 +34,7 @@ FAMILIES: tuple[Family[Any], ...] = (
     RecurrentFamily(),
     TransformerFamily(),
     Int8Family(),
+    HfFamily(),
     MixtureFamily(),
     CacheFamily(),
     NeuralCacheFamily(),
