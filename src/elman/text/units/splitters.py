@@ -83,7 +83,18 @@ class SpaceSplitter(Splitter):
         return [piece.decode() for piece in pieces]
 
 
-class SeparatorSplitter(Splitter):
+class _LineSplitter(Splitter):
+    """Encodes line by line."""
+
+    def encode(self, lines: bytes) -> Array:
+        ids: list[int] = []
+        for line in lines[:-1].decode().split("\n"):
+            ids += self.encode_line(line)
+            ids.append(EOS_ID)
+        return np.array(ids, dtype=np.int32)
+
+
+class SeparatorSplitter(_LineSplitter):
     """Symbols between separators, which may be any string; so symbols may contain spaces."""
 
     def __init__(self, separator: str, symbols: Sequence[str] = SPECIAL_TOKENS, *, learns: bool = False) -> None:
@@ -92,13 +103,6 @@ class SeparatorSplitter(Splitter):
 
     def encode_line(self, line: str) -> list[int]:
         return [self._ids[symbol] for symbol in line.split(self._separator) if symbol]
-
-    def encode(self, lines: bytes) -> Array:
-        ids: list[int] = []
-        for line in lines[:-1].decode().split("\n"):
-            ids += self.encode_line(line)
-            ids.append(EOS_ID)
-        return np.array(ids, dtype=np.int32)
 
     def symbols(self) -> list[str]:
         return self._ids.symbols()
@@ -206,7 +210,7 @@ class BpeSplitter(_MemoSplitter):
         return [self._backend.id_to_token(i) for i in range(self._backend.get_vocab_size())]
 
 
-class LineBpeSplitter(Splitter):
+class LineBpeSplitter(_LineSplitter):
     """Byte-level BPE that cuts text as another tool does: whole lines, as they are. `backend` as for `BpeSplitter`."""
 
     def __init__(self, backend: Any) -> None:
@@ -216,13 +220,6 @@ class LineBpeSplitter(Splitter):
         pieces = list(cut_pieces(line.encode()))
         batch = self._backend.encode_batch_fast(pieces, add_special_tokens=False)
         return [i for encoding in batch for i in encoding.ids]
-
-    def encode(self, lines: bytes) -> Array:
-        ids: list[int] = []
-        for line in lines[:-1].decode().split("\n"):
-            ids += self.encode_line(line)
-            ids.append(EOS_ID)
-        return np.array(ids, dtype=np.int32)
 
     def symbols(self) -> list[str]:
         return [self._backend.id_to_token(i) for i in range(self._backend.get_vocab_size())]
