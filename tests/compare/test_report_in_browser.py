@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from elman.compare.report import write_report
+from tests.browsing import WIDTHS, browser, opened
 from tests.compare.made import comparison
 
-WIDTHS = {"phone": 390, "desktop": 1280}
-
-
-@pytest.fixture(name="browser", scope="module")
-def fixture_browser() -> Iterator[Any]:
-    """Chromium by playwright: the one that $CHROMIUM names, one of the system's, or playwright's own."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-    with playwright.sync_playwright() as running:
-        try:
-            browser = running.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        except playwright.Error as error:
-            pytest.skip(
-                f"no browser: apt install chromium, or playwright install chromium ({str(error).splitlines()[0]})"
-            )
-        yield browser
-        browser.close()
+__all__ = ["browser"]
 
 
 @pytest.fixture(name="report", scope="module")
@@ -47,17 +28,10 @@ def fixture_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_opens_without_an_error_and_asks_nothing_of_the_network(
     browser: Any, report: Path, width: int, scheme: str
 ) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
-    said: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(report.as_uri())
-    assert said == [] and asked == [report.as_uri()]
-    assert page.evaluate("window.hacked") is None
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.close()
+    viewport = {"width": width, "height": 844}
+    with opened(browser, report.as_uri(), viewport=viewport, color_scheme=scheme) as page:
+        assert page.evaluate("window.hacked") is None
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_every_picture_is_drawn_and_can_be_read_in_the_dark(browser: Any, report: Path) -> None:

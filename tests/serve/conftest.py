@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.browsing import browser
 from tests.commands import corpus, model, stream_model
 from tests.serve.running import Running, running
 
-__all__ = ["corpus", "model", "stream_model"]
+__all__ = ["browser", "corpus", "model", "stream_model"]
 
 
 @pytest.fixture(scope="module")

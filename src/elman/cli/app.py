@@ -39,6 +39,7 @@ from elman.cli import (
     score,
     serve,
     settings,
+    studio,
     terminal,
     train,
 )
@@ -93,6 +94,7 @@ def make_app() -> typer.Typer:
         "encode": encode.encode,
         "explain": explain.explain,
         "serve": serve.serve,
+        "studio": studio.studio,
         "mix": mix.mix,
         "rescore": rescore.rescore,
         "export": export.export,
@@ -102,7 +104,9 @@ def make_app() -> typer.Typer:
     }
     for name, verb in verbs.items():
         shown = "\n".join(verb.examples)  # type: ignore[attr-defined]
-        app.command(name, cls=Verb, epilog=shown, no_args_is_help=name not in ("demo", "settings"))(_deferred(verb))
+        app.command(name, cls=Verb, epilog=shown, no_args_is_help=name not in ("demo", "settings", "studio"))(
+            _deferred(verb)
+        )
     return app
 
 

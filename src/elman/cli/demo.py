@@ -15,6 +15,7 @@ from elman.cli.demo_corpus import write_corpus
 from elman.cli.options import Json, Seed, Threads
 from elman.cli.verb import examples
 
+OUT = Path("elman-demo")
 MODELS = ("unigram", "bigram", "ngram", "mkn", "rnn", "lstm", "mkn+lstm+cache")
 BUDGET: str | None = "3m30s"
 QUICK_MODELS = ("unigram", "bigram", "mkn", "lstm", "mkn+lstm+cache")
@@ -28,9 +29,7 @@ LINE = "The value of the expression is a string."  # to look into models with
     "elman demo --texts --out tour",
 )
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where texts and models go.")] = Path(
-        "elman-demo"
-    ),
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where texts and models go.")] = OUT,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer models in less time: under a minute.")] = False,
     texts: Annotated[
         bool, typer.Option("--texts", help="Only the texts: a corpus, sentences with labels, words with tags, pairs.")

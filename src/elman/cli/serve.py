@@ -18,7 +18,6 @@ MIN_KEY = 16  # characters of a key that nobody guesses
 
 
 @examples(
-    "elman serve my-model",
     "elman serve kn lstm --port 8080",
     "elman serve my-model --host 0.0.0.0 --api-key-file key.txt",
 )

@@ -71,7 +71,7 @@ def page(comparison: Comparison) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><style>{style}</style></head>\n<body><main>'
-        f'<header><h1>{title}</h1><p class="facts">{_facts(comparison)}</p>'
+        f'<header><h1>{title}</h1><p class="facts">{facts(comparison)}</p>'
         f'<div class="card findings"><p>{found}</p></div>{note}</header><nav>{links}</nav>\n'
         f"{_laid_out(cards)}</main><script>{SORT}</script></body></html>\n"
     )
@@ -79,7 +79,7 @@ def page(comparison: Comparison) -> str:
 
 def _cards(comparison: Comparison) -> Iterator[Card]:
     """What there is to show; what a comparison has nothing of is left out."""
-    palette = _palette(comparison)
+    palette = palette_of(comparison)
     yield from _table(comparison)
     yield from _sweep(comparison)
     yield from _curves(comparison, palette)
@@ -93,7 +93,7 @@ def _cards(comparison: Comparison) -> Iterator[Card]:
     yield _again(comparison)
 
 
-def _palette(comparison: Comparison) -> charts.Palette:
+def palette_of(comparison: Comparison) -> charts.Palette:
     """The models in pictures, the best first. Of too many, the best one and those that learn are kept before others."""
     names = [model["name"] for model in words.ranked(comparison)]
     learning = {model["name"] for model in comparison["models"] if model.get("curve")}
@@ -113,17 +113,17 @@ def _laid_out(cards: Iterable[Card]) -> str:
     return "\n".join(parts)
 
 
-def _facts(comparison: Comparison) -> str:
+def facts(comparison: Comparison) -> str:
     """One line on what was done."""
-    facts = [f"task {escape(str(comparison['task']))}"]
+    found = [f"task {escape(str(comparison['task']))}"]
     if comparison.get("units"):
-        facts.append(f"units {escape(str(comparison['units']))}")
+        found.append(f"units {escape(str(comparison['units']))}")
     if comparison.get("vocab_size"):
-        facts.append(f"vocabulary {comparison['vocab_size']:,}")
+        found.append(f"vocabulary {comparison['vocab_size']:,}")
     if comparison.get("budget_seconds"):
-        facts.append(f"budget {words.duration(comparison['budget_seconds'])}")
-    facts += [f"took {words.duration(comparison['seconds'])}", f"seed {comparison['seed']}"]
-    return " · ".join(facts)
+        found.append(f"budget {words.duration(comparison['budget_seconds'])}")
+    found += [f"took {words.duration(comparison['seconds'])}", f"seed {comparison['seed']}"]
+    return " · ".join(found)
 
 
 # ------------------------------------------------------------------------------------------------------------ the table
@@ -132,9 +132,8 @@ def _facts(comparison: Comparison) -> str:
 def _table(comparison: Comparison) -> Iterator[Card]:
     """Every model that came to an end, with every number; the best of each column marked."""
     models = words.measured(comparison)
-    first = words.deciding(comparison)
-    others = [measure for measure in (*words.DECIDING, *words.FURTHER, *words.COSTS) if measure != first]
-    columns = [first, *(measure for measure in others if any(model.get(measure.key) is not None for model in models))]
+    columns = words.columns(comparison)
+    first = columns[0]
     with_interval = first.key == "perplexity" and any(model.get("perplexity_low") for model in models)
     heads = ["model", first.heading, *(["95 % interval"] if with_interval else []), *(m.heading for m in columns[1:])]
     head = "".join(f'<th scope="col" aria-sort="none"><button>{heading}</button></th>' for heading in heads)
@@ -157,19 +156,11 @@ def _row(
     cells = [f'<th scope="row" data-v="{escape(model["name"])}">{escape(model["name"])}{star}{what}</th>']
     for number, measure in enumerate(columns):
         value = model.get(measure.key)
-        mark = ' class="best"' if value is not None and value == _best(models, measure) else ""
+        mark = ' class="best"' if value is not None and value == words.best(models, measure) else ""
         cells.append(f'<td{mark} data-v="{"" if value is None else value}">{words.value(model, measure)}</td>')
         if number == 0 and with_interval:
             cells.append(_interval(model, models))
     return f"<tr>{''.join(cells)}</tr>"
-
-
-def _best(models: Sequence[Mapping[str, Any]], measure: Measure) -> float | None:
-    """The best value of a column; None where all are the same."""
-    values = [model[measure.key] for model in models if model.get(measure.key) is not None]
-    if len(set(values)) < 2:
-        return None
-    return float(max(values) if measure.more_is_better else min(values))
 
 
 def _interval(model: Mapping[str, Any], models: Sequence[Mapping[str, Any]]) -> str:

@@ -59,6 +59,21 @@ def deciding(comparison: Comparison) -> Measure:
     return DECIDING[-1]
 
 
+def columns(comparison: Comparison) -> list[Measure]:
+    """What the table has: the measure that ranks the models, then all others that any of them has."""
+    models, first = measured(comparison), deciding(comparison)
+    others = [measure for measure in (*DECIDING, *FURTHER, *COSTS) if measure != first]
+    return [first, *(measure for measure in others if any(model.get(measure.key) is not None for model in models))]
+
+
+def best(models: Sequence[Mapping[str, Any]], measure: Measure) -> float | None:
+    """The best value of a column; None where all are the same."""
+    values = [model[measure.key] for model in models if model.get(measure.key) is not None]
+    if len(set(values)) < 2:
+        return None
+    return float(max(values) if measure.more_is_better else min(values))
+
+
 def measured(comparison: Comparison) -> list[dict[str, Any]]:
     """The models that came to an end, in the order they were asked for."""
     return [model for model in comparison["models"] if not model.get("error")]

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from elman import __version__
-from elman.serve import own, protocols
+from elman.serve import comparisons, own, protocols
 from elman.serve.context import Context, ServeOptions
 from elman.serve.errors import ApiError
 from elman.serve.guard import Guard
@@ -58,8 +58,9 @@ def make_app(models: Models, options: ServeOptions | None = None) -> Guard:
     )
     protocols.add_routes(app, context)
     own.add_routes(app, context)
+    comparisons.add_routes(app, models.comparisons, models.ids_by_directory())
     _add_operations(app, context)
-    add_studio(app)
+    add_studio(app, context)
     _forget_422(app)
     app.add_exception_handler(ApiError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_invalid)

@@ -32,6 +32,7 @@ class ServeOptions:
     max_streams: int = 64  # rows of a model's batch
     max_waiting: int = 64  # requests beyond as many; more are refused
     max_sessions: int = 256
+    logs_requests: bool = True
     logs_prompts: bool = False
 
 

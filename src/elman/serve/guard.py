@@ -109,6 +109,8 @@ class Guard:
         metrics = self.context.metrics
         metrics.requests.labels(route, exchange.status).inc()
         metrics.seconds.labels(route).observe(seconds)
+        if not self.context.options.logs_requests:
+            return
         line: dict[str, Any] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "request_id": exchange.id,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from elman.api import Model, TaskModel, load
 from elman.core.errors import ElmanError, UsageError
 from elman.serve.batching import Worker
+from elman.serve.comparisons import Comparison, find_comparisons
 from elman.serve.errors import ApiError
 from elman.text.units.vocabulary import EOS_ID
 
@@ -45,6 +46,7 @@ class Models(Mapping[str, Served]):
     """All of them, by id."""
 
     by_id: Mapping[str, Served]
+    comparisons: Sequence[Comparison] = ()  # that some of them are of
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(TEXT_THREADS, "elman-text"))
     slow_threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(SLOW_THREADS, "elman-slow"))
 
@@ -76,6 +78,10 @@ class Models(Mapping[str, Served]):
             return next((one for one in self.values() if one.lm is not None), self.find(None))
         return self.find(name)
 
+    def ids_by_directory(self) -> dict[Path, str]:
+        """The id of each that was loaded from a directory."""
+        return {one.model.directory.resolve(): one.id for one in self.values() if one.model.directory is not None}
+
     def close(self) -> None:
         """End all threads."""
         for one in self.values():
@@ -86,15 +92,19 @@ class Models(Mapping[str, Served]):
 
 
 def load_models(directories: Iterable[Path], *, max_rows: int, verify: bool = True) -> Models:
-    """Load every directory; ids are the names of the directories, numbered where two are the same."""
+    """Load every directory; ids are the names of the directories, numbered where two are the same.
+
+    The directory of a comparison stands for all its models.
+    """
     loaded: dict[str, TaskModel[Any]] = {}
-    for directory in directories:
+    comparisons, found = find_comparisons(directories)
+    for directory in found:
         name = directory.resolve().name
         same = sum(other == name or other.rpartition("-")[0] == name for other in loaded)
         loaded[f"{name}-{same + 1}" if name in loaded else name] = load(directory, verify=verify)
     if not loaded:
         raise UsageError("there is no model to serve", hint="give a model directory")
-    return serve_models(loaded, max_rows=max_rows)
+    return replace(serve_models(loaded, max_rows=max_rows), comparisons=comparisons)
 
 
 def serve_models(models: Mapping[str, TaskModel[Any]], *, max_rows: int) -> Models:
