@@ -18,11 +18,11 @@ BODY = b'{"text": "the cat"}'
 
 
 @pytest.fixture
-def hasty(model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+def hasty(model: Path, stream_model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """A server that waits for a tenth of the time."""
     monkeypatch.setattr(protocol, "RECEIVE_SECONDS", 1.0)
     monkeypatch.setattr(protocol, "SEND_SECONDS", 1.0)
-    with running([model]) as found:
+    with running([model, stream_model]) as found:
         yield found
 
 
@@ -70,21 +70,23 @@ def test_who_says_nothing_or_little_is_closed(hasty: Running) -> None:
 
 
 def test_who_does_not_read_is_closed_and_his_stream_ends(hasty: Running) -> None:
-    request = json.dumps({"prompt": "the", "max_tokens": 4096, "logprobs": 20, "n": 16, "stop": None, "stream": True})
+    wish = {"model": "stream", "prompt": "the", "max_tokens": 4096, "logprobs": 20, "n": 16, "stream": True}
+    request = json.dumps(wish).encode()
+    worker = hasty.context.models["stream"].worker
+    assert worker is not None
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(30)
         connection.connect(("127.0.0.1", hasty.port))
-        connection.sendall(head(hasty, f"Content-Length: {len(request)}", path="/v1/completions") + request.encode())
-        worker = hasty.context.models["model"].worker
-        assert worker is not None
-        deadline = time.monotonic() + 20
-        while hasty.context.admission.num_admitted == 0 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        connection.sendall(head(hasty, f"Content-Length: {len(request)}", path="/v1/completions") + request)
+        deadline = time.monotonic() + 60
+        while worker.num_active == 0 and time.monotonic() < deadline:
+            time.sleep(0.01)
         while hasty.context.admission.num_admitted and time.monotonic() < deadline:
-            time.sleep(0.1)
+            time.sleep(0.05)
         assert hasty.context.admission.num_admitted == 0
-        assert worker.num_active == 0
+        assert worker.num_steps < 4096  # it did not end by itself
+        assert is_closed(connection)
 
 
 def test_a_connection_that_is_used_again_has_its_time_again(hasty: Running) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -17,6 +18,7 @@ from elman.serve import comparisons, own, protocols
 from elman.serve.context import Context, ServeOptions
 from elman.serve.errors import ApiError
 from elman.serve.guard import Guard
+from elman.serve.handover import Pacer
 from elman.serve.served import Models
 from elman.serve.studio import add_studio
 
@@ -40,6 +42,9 @@ def make_app(models: Models, options: ServeOptions | None = None) -> Guard:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        for served in models.values():
+            if served.worker is not None:
+                served.worker.pace = Pacer(asyncio.get_running_loop())
         yield
         context.admission.is_closing = True
         models.close()

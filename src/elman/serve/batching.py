@@ -93,6 +93,7 @@ class Worker:
         self._state: Any = None
         self._is_closing = False
         self.num_steps = 0
+        self.pace: Callable[[], None] = lambda: None  # called after every step; may wait for those who take the tokens
         self._thread = threading.Thread(target=self._run, name=f"elman-{name}", daemon=True)
         self._thread.start()
 
@@ -147,6 +148,7 @@ class Worker:
             self._let_in()
             if self._rows:
                 self._step()
+                self.pace()
         error = ElmanError("the server is shutting down")
         for row in (*self._rows, *(row for waiting in self._joining.values() for row, _ in waiting)):
             row.fail(error)

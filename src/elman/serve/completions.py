@@ -104,10 +104,11 @@ class Completion:
 
     async def events(self) -> AsyncIterator[bytes]:
         """The answer in parts, as server-sent events."""
+        warnings = self._warnings()
         try:
             async for number, part in self.parts():
                 if part.text or part.records or part.finish_reason:
-                    yield event(self._envelope([self._choice(number, part)]) | self._warnings())
+                    yield event(self._envelope([self._choice(number, part)]) | warnings)
         except ApiError as error:
             yield event(error.body())
             return

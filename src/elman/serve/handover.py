@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,9 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.serve.batching import Reading, Worker
+
+STEPS_AHEAD = 2
+PATIENCE = 0.25  # seconds
 
 
 class Promise:
@@ -59,6 +63,25 @@ class Mailbox:
         while self._items:
             found.append(self._items.popleft())
         return found
+
+
+class Pacer:
+    """Lets a model's thread be at most two steps ahead of the event loop that sends its tokens.
+
+    Otherwise the two fight for the interpreter: each packet that the loop sends lets the thread go on, for a whole
+    switch interval, and with 200 streams a health check took a second.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._steps = threading.Semaphore(STEPS_AHEAD)
+
+    def __call__(self) -> None:
+        """Wait until the loop has seen to an earlier step, but not for long."""
+        if self._steps.acquire(timeout=PATIENCE):
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                # behind the tasks that this step's tokens wake up
+                self._loop.call_soon_threadsafe(self._loop.call_soon, self._steps.release)
 
 
 async def read_tokens(worker: Worker, ids: Array, *, state: Any = None, restarts: bool = False) -> tuple[Any, Array]:

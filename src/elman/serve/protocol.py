@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections import OrderedDict
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 RECEIVE_SECONDS = 10.0  # from the first byte of a request (or the connection) to its last
 SEND_SECONDS = 30.0  # that a client may take to read what was sent
+SEND_BUFFER = 128 << 10  # bytes that the system keeps for a client that does not read
 MAX_HEADER_BYTES = 64 << 10
 MAX_CONNECTIONS = 1024
 
@@ -35,6 +37,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The clock runs from here; where there are too many, who waits longest without a request leaves."""
         super().connection_made(transport)
+        if (connection := transport.get_extra_info("socket")) is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         if len(self.connections) > MAX_CONNECTIONS:
             oldest = next(iter(GuardedProtocol.waiting), self)
             oldest._give_up()
@@ -70,11 +74,21 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_receiving()
         self._header_bytes, self._is_in_header = 0, True
 
+    def on_response_complete(self) -> None:
+        """The answer is written; where the connection ends with it, the client has to read it in time."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._expect_reading()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """No other request came."""
+        super().timeout_keep_alive_handler()
+        self._expect_reading()
+
     def pause_writing(self) -> None:
         """The client does not read."""
         super().pause_writing()
-        if self._send_timer is None:
-            self._send_timer = self.loop.call_later(SEND_SECONDS, self._give_up)
+        self._expect_reading()
 
     def resume_writing(self) -> None:
         """It reads again."""
@@ -86,6 +100,10 @@ class GuardedProtocol(HttpToolsProtocol):
     def _expect_request(self) -> None:
         self._receive_timer = self.loop.call_later(RECEIVE_SECONDS, self._give_up)
         GuardedProtocol.waiting[self] = None
+
+    def _expect_reading(self) -> None:
+        if self._send_timer is None:
+            self._send_timer = self.loop.call_later(SEND_SECONDS, self._give_up)
 
     def _stop_receiving(self) -> None:
         if self._receive_timer is not None:
@@ -101,8 +119,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _give_up(self) -> None:
         self._stop_timers()
-        if not self.transport.is_closing():
-            self.transport.abort()
+        self.transport.abort()  # also one that is closing, and waits for its last bytes to be read
 
     def _header_ends(self, data: bytes) -> bool:
         """Whether the header ends within the limit and the rest of these bytes is body."""
@@ -120,3 +137,4 @@ class GuardedProtocol(HttpToolsProtocol):
         head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
         self.transport.write(head % (status, len(body)) + body)
         self.transport.close()
+        self._expect_reading()

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,6 +23,7 @@ from elman.serve.served import Models
 
 DRAIN_SECONDS = 10  # in which what is under way at the end may finish
 BACKLOG = 2048
+SWITCH_SECONDS = 0.001  # that a thread may keep the interpreter while the event loop waits for it
 
 
 def listen(options: ServeOptions) -> tuple[socket.socket, ServeOptions]:
@@ -95,5 +97,6 @@ class Server(uvicorn.Server):
 def serve(models: Models, options: ServeOptions, *, on_ready: Callable[[str], None] = lambda address: None) -> None:
     """Serve until a signal ends it. on_ready: is told the address."""
     found, options = listen(options)
+    sys.setswitchinterval(SWITCH_SECONDS)
     host = f"[{options.host.strip('[]')}]" if ":" in options.host else options.host
     Server(models, options, on_ready=lambda: on_ready(f"http://{host}:{options.port}")).run(sockets=[found])
