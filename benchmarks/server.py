@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import server_clients as clients
-from server_clients import ask, percentile, served, start, watch_health
+from server_clients import ask, percentile, served, start, watched_health
 
 import elman
 
@@ -89,7 +89,7 @@ async def _load(name: str, port: int, num_clients: int, tokens: int) -> None:
 
 def overload(work: Path, full: bool) -> None:
     """Four times as many clients as there is room for."""
-    with served([work / "lstm"], "--streams", "8", "--queue", "8") as server:
+    with served([work / "lstm"], "--streams", "8", "--queue", "4") as server:
         asyncio.run(_overload(server, 60 if full else 10))
 
 
@@ -151,12 +151,12 @@ async def _held(server: clients.Process, work: Path, number: int, seconds: int) 
     rate = 30 / max(answer.seconds for answer in probe)
     tokens = max(30, min(4000, int(rate * seconds)))
     over = asyncio.Event()
-    health = asyncio.create_task(watch_health(port, over))
     peak = asyncio.create_task(_peak(server, over))
     began = time.monotonic()
-    answers = await asyncio.gather(
-        *(ask(port, "/v1/completions", wish(seed, tokens, stream=True)) for seed in range(number))
-    )
+    with watched_health(port) as health:
+        answers = await asyncio.gather(
+            *(ask(port, "/v1/completions", wish(seed, tokens, stream=True)) for seed in range(number))
+        )
     lasted = time.monotonic() - began
     over.set()
     model = elman.load(work / "kn")
@@ -165,7 +165,7 @@ async def _held(server: clients.Process, work: Path, number: int, seconds: int) 
     complete = sum(answer.status == 200 and answer.is_complete for answer in answers)
     report("17_held_complete", f"{complete}/{number} in {lasted:.0f} s", f"{number}", complete == number)
     report("17_held_in_order", f"{sum(is_right)}/{len(is_right)} as elman generate writes", "all", all(is_right))
-    p99 = percentile(await health, 0.99)
+    p99 = percentile(health, 0.99)
     report("17_held_health_p99", f"{p99 * 1000:.0f} ms", "< 250 ms", p99 < 0.25)
     growth = await peak - before
     report("17_held_rss", f"{growth / 1e6:.0f} MB", "< 300 MB", growth < 300e6)
@@ -190,27 +190,25 @@ def slow(work: Path, full: bool) -> None:
 
 async def _slow(server: clients.Process, share: float) -> None:
     port, descriptors = server.port, server.process.num_fds()
-    over = asyncio.Event()
-    health = asyncio.create_task(watch_health(port, over, 0.05))
     header = f"POST /v1/score HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n".encode()
     body = header + b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
     kinds = [("idle", 500, b"", b""), ("header", 500, header, b"X-a: b\r\n"), ("body", 100, body, b" ")]
-    tasks = [
-        (name, asyncio.create_task(_until_closed(port, begin, drip)))
-        for name, count, begin, drip in kinds
-        for _ in range(int(count * share))
-    ]
-    stream = clients.request_bytes(port, "/v1/completions", wish(1, 4000, stream=True, logprobs=20))
-    readers = [await _silent_reader(port, stream) for _ in range(int(100 * share))]
-    began = time.monotonic()
-    times: dict[str, list[float]] = {}
-    for name, task in tasks:
-        times.setdefault(name, []).append(await task)
-    while server.process.num_fds() > descriptors + 4 and time.monotonic() - began < 90:
-        await asyncio.sleep(0.2)
-    seconds = time.monotonic() - began
-    over.set()
-    p99 = percentile(await health, 0.99)
+    with watched_health(port, 0.05) as health:
+        tasks = [
+            (name, asyncio.create_task(_until_closed(port, begin, drip)))
+            for name, count, begin, drip in kinds
+            for _ in range(int(count * share))
+        ]
+        stream = clients.request_bytes(port, "/v1/completions", wish(1, 4000, stream=True, logprobs=20))
+        readers = [await _silent_reader(port, stream) for _ in range(int(100 * share))]
+        began = time.monotonic()
+        times: dict[str, list[float]] = {}
+        for name, task in tasks:
+            times.setdefault(name, []).append(await task)
+        while server.process.num_fds() > descriptors + 4 and time.monotonic() - began < 90:
+            await asyncio.sleep(0.2)
+        seconds = time.monotonic() - began
+    p99 = percentile(health, 0.99)
     for name, found in times.items():
         report(f"18_slow_{name}", f"{len(found)} closed in {max(found):.1f} s", "<= 10 s (+1)", max(found) <= 11)
     report("18_slow_reader", f"{len(readers)} closed in {seconds:.1f} s", "<= 30 s (+3)", seconds <= 33)

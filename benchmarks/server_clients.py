@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -74,9 +76,14 @@ class Answer:
     status: int  # 0: the connection broke
     seconds: float
     first: float  # seconds to the first byte of the body
-    body: bytes = b""
+    raw: bytes = b""  # the body as it came
     headers: bytes = b""
     num_events: int = 0
+
+    @property
+    def body(self) -> bytes:
+        """Without the frames of a transfer in chunks."""
+        return _unchunk(self.raw) if b"chunked" in self.headers.lower() else self.raw
 
     def json(self) -> Any:
         return json.loads(self.body)
@@ -120,7 +127,7 @@ async def ask(port: int, path: str, body: Any = None, *, stop_after: int | None 
             raw += part
             if stop_after is not None and raw.count(b"data: ") >= stop_after:
                 break
-        answer.body = _unchunk(bytes(raw)) if b"chunked" in answer.headers.lower() else bytes(raw)
+        answer.raw = bytes(raw)
         answer.num_events = raw.count(b"data: ")
     except (OSError, asyncio.IncompleteReadError):
         answer.status = 0
@@ -131,13 +138,10 @@ async def ask(port: int, path: str, body: Any = None, *, stop_after: int | None 
 
 
 def _unchunk(raw: bytes) -> bytes:
-    parts = []
-    while raw:
-        size, _, rest = raw.partition(b"\r\n")
-        if not size or int(size, 16) == 0:
-            break
-        parts.append(rest[: int(size, 16)])
-        raw = rest[int(size, 16) + 2 :]
+    parts, place = [], 0
+    while (end := raw.find(b"\r\n", place)) > place and (size := int(raw[place:end], 16)):
+        parts.append(raw[end + 2 : end + 2 + size])
+        place = end + 2 + size + 2
     return b"".join(parts)
 
 
@@ -147,11 +151,32 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
 
-async def watch_health(port: int, until: asyncio.Event, pause: float = 0.1) -> list[float]:
-    """How long the health check took, again and again; a failure is infinite."""
+@contextlib.contextmanager
+def watched_health(port: int, pause: float = 0.1) -> Iterator[list[float]]:
+    """How long a health check takes, again and again, asked by a process that does nothing else; a failure is infinite."""
+    found: list[float] = []
+    command = [sys.executable, __file__, str(port), str(pause)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield found
+        finally:
+            found += json.loads(process.communicate()[0])
+
+
+def _watch(port: int, pause: float) -> list[float]:
     found = []
-    while not until.is_set():
-        answer = await ask(port, "/healthz")
-        found.append(answer.seconds if answer.status == 200 else float("inf"))
-        await asyncio.sleep(pause)
+    while not select.select([sys.stdin], [], [], pause)[0]:
+        began = time.monotonic()
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        try:
+            connection.request("GET", "/healthz")
+            is_good = connection.getresponse().status == 200
+        except OSError:
+            is_good = False
+        connection.close()
+        found.append(time.monotonic() - began if is_good else 1e9)
     return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(_watch(int(sys.argv[1]), float(sys.argv[2]))))

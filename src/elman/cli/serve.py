@@ -42,7 +42,7 @@ def serve(
     ] = 64,
     queue: Annotated[
         int, typer.Option(min=0, max=4096, metavar="N", help="Requests that may wait beyond; more are refused.")
-    ] = 64,
+    ] = 32,
     sessions: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="Sessions that are kept.")] = 256,
     log_prompts: Annotated[
         bool, typer.Option("--log-prompts", help="Write the texts of requests into the log too.")

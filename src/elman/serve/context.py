@@ -30,7 +30,7 @@ class ServeOptions:
     api_key: str | None = field(default=None, repr=False)
     allowed_hosts: tuple[str, ...] = ()  # besides those of the address it listens on
     max_streams: int = 64  # rows of a model's batch
-    max_waiting: int = 64  # requests beyond as many; more are refused
+    max_waiting: int = 32  # requests beyond as many; more are refused
     max_sessions: int = 256
     logs_requests: bool = True
     logs_prompts: bool = False

@@ -81,7 +81,13 @@ class Pacer:
         if self._steps.acquire(timeout=PATIENCE):
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 # behind the tasks that this step's tokens wake up
-                self._loop.call_soon_threadsafe(self._loop.call_soon, self._steps.release)
+                self._loop.call_soon_threadsafe(self._release_soon)
+
+    def _release_soon(self) -> None:
+        self._loop.call_soon(self._release)
+
+    def _release(self) -> None:
+        self._steps.release()
 
 
 async def read_tokens(worker: Worker, ids: Array, *, state: Any = None, restarts: bool = False) -> tuple[Any, Array]:
