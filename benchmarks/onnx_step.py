@@ -61,7 +61,7 @@ class OnnxModel:
 def by_operators(net: RecurrentModel) -> Graph:
     """Several steps at once, so that each layer is one LSTM operator; the log-probabilities after the last."""
 
-    def read(tokens_TB: Tensor, *carried: Tensor) -> tuple[Tensor, ...]:
+    def read(net: RecurrentModel, tokens_TB: Tensor, *carried: Tensor) -> tuple[Tensor, ...]:
         outputs_TBH, after = net.stack(net.embedding(tokens_TB), carried)
         return net.head.log_probs(outputs_TBH[-1]), *after
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from elman.export.onnx import TOLERANCE, Runner, convert
-from elman.nets.graphs import Graph, NetGraphs
+from elman.nets.graphs import Graph, NetGraphs, float64_runner
 from elman.nets.inputs import NetInputs
 from elman.tasks.tag.config import TaggerConfig
 from elman.tasks.tag.net import TaggerModel
@@ -20,8 +20,8 @@ from tests.tasks.seq2seq import test_net as pairs
 STEPS = 60  # that are compared here; an export compares 1,000
 
 # Those that differ in what a graph is made of; all others of the zoo are slow tests.
-DISTINCT = ("lstm", "gru", "dense", "maxent, adaptive", "transformer, two heads", "window highway")
-DISTINCT_PAIRS = ("additive", "transformer")
+DISTINCT = ("lstm", "maxent, adaptive", "transformer, two heads")
+DISTINCT_PAIRS = ("additive",)
 
 
 def runner_of(found: NetGraphs) -> Runner:
@@ -85,7 +85,7 @@ def test_what_a_masked_model_restores_is_its_own(name: str) -> None:
 
 
 def test_a_graph_that_says_something_else_is_found_out() -> None:
-    net = zoo.build("rnn")
+    net = zoo.build("rnn", dtype=torch.float32)
     found = net.exported()
     runner = runner_of(found)
     with torch.no_grad():
@@ -100,6 +100,15 @@ def test_a_graph_that_gives_no_numbers_is_found_out() -> None:
         return {"log_probs": np.full((3, 6), np.nan), "new_h_1": inputs["h_1"]}
 
     assert found.difference(run, 2) == float("inf")  # type: ignore[arg-type]
+
+
+def test_what_a_net_loses_by_rounding_is_known() -> None:
+    """A trained LSTM of 320 units is up to 8e-6 off in float32 and its graph 1.2e-5: that is no reason to refuse it."""
+    found = zoo.build("lstm", dtype=torch.float32).exported()
+    lost = found.difference(float64_runner(found.graphs), STEPS)
+    assert 0 < lost < 1e-5
+    exact = zoo.build("lstm", dtype=torch.float64)
+    assert exact.exported().difference(float64_runner([exact.exported().graphs[0]]), STEPS) < 1e-5
 
 
 def test_a_graph_holds_nothing_of_where_it_was_made() -> None:

@@ -23,13 +23,14 @@ from elman.core.stored import holds_model, read_manifest
 from elman.tasks.base import TaskModel
 
 if TYPE_CHECKING:
-    from elman.nets.graphs import Graph
+    from elman.nets.graphs import Graph, NetGraphs
     from elman.tasks.exported import Exported
 
 FACTS = "export.json"
 EXAMPLE = "example.py"
 STEPS = 1000  # that are compared with the model itself
-TOLERANCE = 1e-5  # largest difference of log-probabilities
+TOLERANCE = 1e-5  # largest difference of log-probabilities and states
+ROUNDINGS = 4.0  # times what the net itself loses in float32, where that is more
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
 TALKATIVE = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")  # loggers
 MAX_BYTES = (1 << 31) - 1  # of a protobuf message
@@ -41,7 +42,7 @@ class Checked:
     """How well what was written was checked."""
 
     steps: int
-    difference: float  # the largest of log-probabilities over these steps
+    difference: float  # the largest over these steps
 
 
 def export_onnx(model: TaskModel[Any], out: str | Path, *, overwrite: bool = False) -> Checked:
@@ -53,13 +54,7 @@ def export_onnx(model: TaskModel[Any], out: str | Path, *, overwrite: bool = Fal
     with store.reserve(out, overwrite=overwrite):
         graphs = {graph.name: convert(graph) for graph in exported.net.graphs}
         runner = Runner(graphs)
-        difference = exported.net.difference(runner.run, STEPS)
-        if not difference <= TOLERANCE:
-            raise ElmanError(
-                f"the exported graphs differ from the model by {difference:.3g} in log-probability over {STEPS:,} steps,"
-                f" more than {TOLERANCE:g}; nothing was written",
-                hint="update onnx, onnxscript and onnxruntime; if it stays, please report it with the model's config.json",
-            )
+        difference = _checked(exported.net, runner)
         facts = _facts(model, exported, runner, difference)
         contents: dict[str, files.Content] = {
             **{f"{name}.onnx": content for name, content in graphs.items()},
@@ -69,6 +64,24 @@ def export_onnx(model: TaskModel[Any], out: str | Path, *, overwrite: bool = Fal
         }
         files.commit(out, contents)
     return Checked(STEPS, difference)
+
+
+def _checked(net: NetGraphs, runner: Runner) -> float:
+    """The largest difference of the graphs from the net; an error where it is no rounding."""
+    from elman.nets.graphs import float64_runner
+
+    difference = net.difference(runner.run, STEPS)
+    if difference <= TOLERANCE:
+        return difference
+    # of large nets the net itself is 1e-5 away from what it would be without rounding (docs/log.md)
+    rounding = net.difference(float64_runner(net.graphs), STEPS)
+    if difference <= ROUNDINGS * rounding:
+        return difference
+    raise ElmanError(
+        f"the exported graphs differ from the model by {difference:.3g} over {STEPS:,} steps, more than {TOLERANCE:g};"
+        " nothing was written",
+        hint="update onnx, onnxscript and onnxruntime; if it stays, please report it with the model's config.json",
+    )
 
 
 def _refuse_missing() -> None:

@@ -12,7 +12,7 @@ from elman.tasks.classify.linear import buckets_of
 from elman.tasks.exported import Exported
 from elman.text.rows import pad_all
 from elman.text.units.letters import SPACE_MARK, WORD_PATTERN
-from elman.text.units.vocabulary import EOS_ID, UNK_ID
+from elman.text.units.vocabulary import EOS_ID, UNK, UNK_ID
 
 LONGEST = 20  # words of a text that is compared
 # What Python's `re` finds as the words of a text, by units; in raw text a space is SPACE_MARK
@@ -87,11 +87,11 @@ def export_classifier(model: Any) -> Exported:
     def compare(run: Run, steps: int) -> float:
         rng, found, num_words = np.random.default_rng(steps), [], 0
         while num_words < steps:
-            texts = [rng.choice([*known[:5000], "\0"], rng.integers(1, LONGEST)).tolist() for _ in range(3)]
+            texts = [rng.choice([*known[:5000], UNK], rng.integers(1, LONGEST)).tolist() for _ in range(3)]
             num_words += sum(map(len, texts))
             scores, answers = run("model", inputs_of(texts)).values()
             found.append(difference(scores, model.scores(texts)))
-            found.append(difference(answers, model.shares(texts)) / max(1.0, float(np.abs(answers).max())))
+            found.append(difference(answers, model.shares(texts)))
         return largest(found)
 
     answers = {"softmax": "class", "sigmoid": "labels", "linear": "number"}[model.config.output]

@@ -81,4 +81,4 @@ class WholeClassifier(Module):
             inputs["phrases"] = torch.zeros(ROWS, EXAMPLE_LENGTH, dtype=torch.int64)
         axes = {"words": {0: BATCH, 1: LENGTH}, "lengths": {0: BATCH}, "phrases": {0: BATCH, 1: "phrases"}}
         answers = "values" if self.net.config.output == "linear" else "probabilities"
-        return Graph("model", TensorModule(self, self.classify), inputs, axes, ["scores", answers])
+        return Graph("model", TensorModule(self, WholeClassifier.classify), inputs, axes, ["scores", answers])

@@ -83,7 +83,7 @@ class NeuralModel(NeuralLm[L], StreamNet):
         def compare(run: Run, steps: int) -> float:
             first = zip(net.carried_names(), net.start_training(CHECKED_ROWS), strict=True)
             carried = {name: leaf.numpy() for name, leaf in first}
-            return step_difference(self, run, step, state=self.start(CHECKED_ROWS), carried=carried, steps=steps)
+            return step_difference(net, run, step, state=net.start(CHECKED_ROWS), carried=carried, steps=steps)
 
         return NetGraphs([step], compare, state_of(step), start_values(step))
 

@@ -153,7 +153,7 @@ class MaskedModel(VocabularyNet[MaskedConfig]):
         """One graph: the log-probabilities of all tokens at every place, hidden or not."""
         net = in_float32(self)
 
-        def fill(tokens_BT: Tensor, lengths_B: Tensor, hidden_BT: Tensor) -> tuple[Tensor, ...]:
+        def fill(net: Self, tokens_BT: Tensor, lengths_B: Tensor, hidden_BT: Tensor) -> tuple[Tensor, ...]:
             features_BTP = net._project(net._read(tokens_BT, hidden_BT, lengths_B, is_noisy=False)).transpose(0, 1)
             log_probs_NV = net.head.log_probs(features_BTP.flatten(0, 1))
             return (log_probs_NV.view(features_BTP.shape[0], features_BTP.shape[1], net.vocab_size),)
@@ -164,7 +164,7 @@ class MaskedModel(VocabularyNet[MaskedConfig]):
                 tokens = rng.integers(0, self.vocab_size, (len(lengths), lengths.max()))
                 is_hidden = (rng.random(tokens.shape) < 0.3) & (np.arange(lengths.max()) < lengths[:, None])
                 outputs = run("model", {"tokens": tokens, "lengths": lengths, "is_hidden": is_hidden})
-                expected = self.predict(tokens, lengths, is_hidden)
+                expected = net.predict(tokens, lengths, is_hidden)
                 found.append(difference(outputs["log_probs"][is_hidden], expected))
             return largest(found)
 

@@ -134,7 +134,7 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
         """The encoder, and a step of the decoder from what it gives."""
         net = in_float32(self)
 
-        def encode(source_BS: Tensor, lengths_B: Tensor) -> Carried:
+        def encode(net: Self, source_BS: Tensor, lengths_B: Tensor) -> Carried:
             return net._encode(source_BS.t(), lengths_B, is_noisy=False)
 
         source_BS = torch.full((ROWS, EXAMPLE_LENGTH), EOS_ID)
@@ -147,17 +147,17 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
             net.carried_names(),
         )
         with torch.no_grad():
-            carried = encode(source_BS, lengths_B)
+            carried = encode(net, source_BS, lengths_B)
         step = step_graph(net, "decoder", carried, lambda leaf: {0: BATCH, **({1: SOURCE} if leaf.ndim == 3 else {})})
 
         def compare(run: Run, steps: int) -> float:
             rng, found = np.random.default_rng(steps), []
             for _ in range(-(-steps // SOURCE_STEPS)):
                 lengths = rng.integers(1, SOURCE_STEPS, CHECKED_ROWS)
-                source = rng.integers(0, len(self.source_embedding.weight), (CHECKED_ROWS, lengths.max()))
+                source = rng.integers(0, len(net.source_embedding.weight), (CHECKED_ROWS, lengths.max()))
                 begin = run("encoder", {"source": source, "lengths": lengths})
-                state = self.encode(source, lengths)
-                found.append(step_difference(self, run, step, state=state, carried=begin, steps=SOURCE_STEPS))
+                state = net.encode(source, lengths)
+                found.append(step_difference(net, run, step, state=state, carried=begin, steps=SOURCE_STEPS))
             return largest(found)
 
         return NetGraphs([encoder, step], compare, state_of(step))

@@ -235,16 +235,16 @@ class TaggerModel(TextNet):
         example = net._tensors(random_words(self, np.random.default_rng(0), np.array([EXAMPLE_LENGTH, 2])))
         inputs = {name: tensor for name, tensor in example._asdict().items() if tensor is not None}
 
-        def score(*tensors: Tensor) -> tuple[Tensor, ...]:
+        def score(net: Self, *tensors: Tensor) -> tuple[Tensor, ...]:
             scores_BTL = net._score(WordTensors(**dict(zip(inputs, tensors, strict=True)))).transpose(0, 1)
             return (scores_BTL,) if net.crf is None else (scores_BTL, net.crf.table())
 
         def compare(run: Run, steps: int) -> float:
             rng, found = np.random.default_rng(steps), []
             for lengths in text_lengths(steps, rng):
-                words = random_words(self, rng, lengths)
+                words = random_words(net, rng, lengths)
                 outputs = run("model", {name: getattr(words, name).astype(np.int64) for name in inputs})
-                found.append(difference(outputs["scores"], self.scores(words).transpose(1, 0, 2)))
+                found.append(difference(outputs["scores"], net.scores(words).transpose(1, 0, 2)))
             return largest(found)
 
         outputs = ["scores"] if net.crf is None else ["scores", "transitions"]
