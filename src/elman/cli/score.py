@@ -67,7 +67,7 @@ def score(
             num_scored = int((rows.tokens > 0).sum())
             lines, empty = lines + num_scored, empty + len(rows) - num_scored
             tokens, unknown = tokens + int(rows.tokens.sum()), unknown + int(rows.unknown.sum())
-            show(len(rows), rows.num_bytes)
+            show(len(rows), int(rows.num_bytes.sum()))
     if empty:
         terminal.say(f"{empty:,} {'line is' if empty == 1 else 'lines are'} no text: the result is empty there")
     for warning in warnings(tokens, lines=lines, unknown=unknown, spells_unknown=model.spelling is not None):

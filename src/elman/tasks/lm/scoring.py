@@ -5,8 +5,9 @@ A row is a line of the source: a line of text, a record of JSONL with its lines,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -41,10 +42,15 @@ class ScoredRows:
     tokens: Array  # 0 where a row is no text
     perplexity: Array
     unknown: Array
-    bits_per_byte: Array
-    num_bytes: int = 0  # of their lines
+    num_bytes: Array
+    spelling_nats: Callable[[], Array]  # of the unknown words; to spell them takes as long as to score the rest
     per_token: Sequence[tuple[tuple[str, float], ...]] | None = None  # where it was asked for
     texts: Sequence[str | None] | None = None  # where they were asked for
+
+    @cached_property
+    def bits_per_byte(self) -> Array:
+        """With unknown words spelled where the model knows how words are spelled."""
+        return np.asarray((self.nats + self.spelling_nats()) / (LN2 * np.maximum(self.num_bytes, 1)))
 
     def __len__(self) -> int:
         return len(self.nats)
@@ -96,16 +102,18 @@ class LineScorer:
         tokens_R = np.bincount(row_N, minlength=num_rows)
         row_U = row_N[ids == UNK_ID]
         unknown_R = np.bincount(row_U, minlength=num_rows)
-        whole_R = nats_R
-        if len(row_U) and self.spelling is not None:
-            spelling_U = self.spelling.nats(self.tokenizer.unknown_words(data, ids))
-            whole_R = nats_R + np.bincount(row_U, weights=spelling_U, minlength=num_rows)
         bytes_R = np.bincount(row_L, weights=line_sizes(data), minlength=num_rows)
         with np.errstate(over="ignore"):
             perplexity_R = np.exp(nats_R / np.maximum(tokens_R, 1))
-        bits_R = whole_R / (LN2 * np.maximum(bytes_R, 1))
         pairs_R = self._pairs(ids, nats_N, tokens_R) if per_token else None
-        return ScoredRows(nats_R, tokens_R, perplexity_R, unknown_R, bits_R, len(data), pairs_R)
+
+        def spelling_nats() -> Array:
+            if self.spelling is None or not len(row_U):
+                return np.zeros(num_rows)
+            nats_U = self.spelling.nats(self.tokenizer.unknown_words(data, ids))
+            return np.bincount(row_U, weights=nats_U, minlength=num_rows)
+
+        return ScoredRows(nats_R, tokens_R, perplexity_R, unknown_R, bytes_R, spelling_nats, pairs_R)
 
     def _pairs(self, ids: Array, nats_N: Array, tokens_R: Array) -> Sequence[tuple[tuple[str, float], ...]]:
         symbols = self.tokenizer.tokens
