@@ -27,7 +27,8 @@ from elman.text.spool import Spool, writing_to
 from elman.text.units.tokenizer import reserved_pattern
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 
-BATCH_CHARACTERS = 1 << 16  # of hypotheses that are scored together
+BATCH_CHARACTERS = 1 << 18  # of hypotheses that are scored together: the more, the fuller are the batches
+BATCH_HYPOTHESES = 2048  # at most, since each has a state
 IMPOSSIBLE = -1e9  # log-probability of a hypothesis with a token of probability zero: behind all others, but finite
 ReadLists = Callable[[], Iterator[NBest]]
 
@@ -144,13 +145,14 @@ class Rescorer:
 def batches(lists: Iterable[NBest]) -> Iterator[list[NBest]]:
     """Lists that are scored together."""
     batch: list[NBest] = []
-    size = 0
+    num_characters = num_hypotheses = 0
     for nbest in lists:
         batch.append(nbest)
-        size += sum(len(one.text) + 1 for one in nbest.hypotheses)
-        if size >= BATCH_CHARACTERS:
+        num_characters += sum(len(one.text) + 1 for one in nbest.hypotheses)
+        num_hypotheses += len(nbest.hypotheses)
+        if num_characters >= BATCH_CHARACTERS or num_hypotheses >= BATCH_HYPOTHESES:
             yield batch
-            batch, size = [], 0
+            batch, num_characters, num_hypotheses = [], 0, 0
     if batch:
         yield batch
 
