@@ -4,7 +4,8 @@
 
 Three ways to the log-probabilities of the same hypotheses, taking turns on one thread, the best round of each by processor
 time: by the prefix tree of many lists, as `elman rescore`; in batches of lines of like length, as `elman score`; one line at a
-time. All must agree to 1e-4 nats a hypothesis, float32 sums of tens of tokens. DIR is any left-to-right model; `benchmarks/nbest.py` makes lists.
+time. All must agree to 1e-4 nats a hypothesis, float32 sums of tens of tokens.
+DIR is any left-to-right model; `benchmarks/nbest.py` makes lists.
 """
 
 from __future__ import annotations
