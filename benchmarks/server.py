@@ -154,9 +154,7 @@ async def _held(server: clients.Process, work: Path, number: int, seconds: int) 
     peak = asyncio.create_task(_peak(server, over))
     began = time.monotonic()
     with watched_health(port) as health:
-        answers = await asyncio.gather(
-            *(ask(port, "/v1/completions", wish(seed, tokens, stream=True)) for seed in range(number))
-        )
+        answers = await asyncio.gather(*(_later(port, seed, tokens, seed / 100) for seed in range(number)))
     lasted = time.monotonic() - began
     over.set()
     model = elman.load(work / "kn")
@@ -169,6 +167,12 @@ async def _held(server: clients.Process, work: Path, number: int, seconds: int) 
     report("17_held_health_p99", f"{p99 * 1000:.0f} ms", "< 250 ms", p99 < 0.25)
     growth = await peak - before
     report("17_held_rss", f"{growth / 1e6:.0f} MB", "< 300 MB", growth < 300e6)
+
+
+async def _later(port: int, seed: int, tokens: int, wait: float) -> clients.Answer:
+    """A stream that begins after a while: people do not all come in the same instant."""
+    await asyncio.sleep(wait)
+    return await ask(port, "/v1/completions", wish(seed, tokens, stream=True))
 
 
 async def _peak(server: clients.Process, until: asyncio.Event) -> int:

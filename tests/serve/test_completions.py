@@ -6,13 +6,14 @@ import math
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import openai
 import pytest
 
 import elman
 from elman.text.units.vocabulary import EOS_ID
-from tests.serve.running import Running
+from tests.serve.running import Running, running
 
 
 def ask(server: Running, prompt: Any, **options: Any) -> Any:
@@ -124,6 +125,21 @@ def test_an_unknown_model_is_404_and_what_is_wrong_is_400(server: Running) -> No
 def test_what_has_no_meaning_here_is_ignored_with_a_warning(server: Running) -> None:
     found = server.post("/v1/completions", prompt="the", user="me", presence_penalty=0, logit_bias={"5": 3}).json()
     assert found["warnings"] == [f"'{name}' has no meaning here and was ignored" for name in ("user", "logit_bias")]
+
+
+def test_one_too_many_is_told_when_to_come_again(stream_model: Path) -> None:
+    wish = {"prompt": "the", "max_tokens": 4096, "n": 8, "stream": True}
+    with running([stream_model], max_streams=1, max_waiting=0) as server:
+        with httpx.stream("POST", f"{server.url}/v1/completions", json=wish, timeout=60) as held:
+            lines = held.iter_lines()
+            assert next(lines).startswith("data: ")
+            with pytest.raises(openai.RateLimitError) as refused:
+                ask(server, "the", model="stream")
+            assert refused.value.response.headers["retry-after"] == "1"
+            assert server.post("/v1/next", text="the").status_code == 429
+            assert server.get("/healthz").json()["requests"] == 1
+        again = server.openai(max_retries=5).completions.create(model="stream", prompt="the", max_tokens=2)
+        assert again.choices[0].text  # the client itself came again
 
 
 def test_models_are_listed_as_the_client_and_the_studio_need_them(server: Running) -> None:

@@ -47,6 +47,15 @@ class Admission:
     @contextlib.contextmanager
     def slot(self) -> Iterator[None]:
         """A place for one request."""
+        self.check()
+        self.num_admitted += 1
+        try:
+            yield
+        finally:
+            self.num_admitted -= 1
+
+    def check(self) -> None:
+        """Refuse a request for which there is no place."""
         if self.is_closing:
             raise ApiError(503, "the server is shutting down", headers={"retry-after": "5"})
         if self.num_admitted >= self._limit:
@@ -56,11 +65,6 @@ class Admission:
                 code="overloaded",
                 headers={"retry-after": "1"},
             )
-        self.num_admitted += 1
-        try:
-            yield
-        finally:
-            self.num_admitted -= 1
 
 
 @dataclass(frozen=True)

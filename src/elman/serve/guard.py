@@ -1,6 +1,7 @@
 """What stands before every route: limits, who may ask, and what is written down of it. Everything is refused by default.
 
-In this order: the size of the body, the host that was asked for, where the request comes from, the key, the kind of body.
+In this order: the size of the body, the host that was asked for, where the request comes from, the key, the kind of body,
+and whether there is room for one more.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ class Guard:
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json" and (headers.get("transfer-encoding") or length != "0" or kind):
                 raise ApiError(415, "the body must be application/json")
+            self.context.admission.check()  # before the body is read: refusing must cost little
 
     def _check_origin(self, scope: Scope, headers: Headers, host: str) -> None:
         """A page of another origin asks for nothing here: not with its origin named, nor by a browser that says so."""
