@@ -77,7 +77,20 @@ def test_a_value_that_is_nearly_one_is_corrected(run: Run, words: str, meant: st
         ("--threads", {"export", "import", "settings", "info"}),
         (
             "--seed",
-            {"resume", "score", "next", "predict", "encode", "serve", "studio", "export", "import", "settings", "info"},
+            {
+                "resume",
+                "score",
+                "next",
+                "predict",
+                "encode",
+                "serve",
+                "studio",
+                "rescore",
+                "export",
+                "import",
+                "settings",
+                "info",
+            },
         ),  # nothing is random
     ],
 )

@@ -206,6 +206,12 @@ def test_generate_shapes_stops_and_forbids(run: Run, stream_model: Path, model: 
     assert cut.rstrip("\n") == full[: min(full.index("s"), full.index("on"))].rstrip("\n")
 
 
+def test_a_space_at_the_end_of_a_prompt_is_the_one_that_the_next_word_brings(run: Run, model: Path) -> None:
+    """Of units between spaces it was written twice: `the  cat`."""
+    greedy = [run("generate", model, "--prompt", prompt, "--temperature", 0).out for prompt in ("the", "the ")]
+    assert greedy[0] == f" {greedy[1]}" and not greedy[1].startswith(" ")
+
+
 def test_several_samples_differ_and_the_first_is_the_only_one(run: Run, stream_model: Path) -> None:
     found = run("generate", stream_model, "--samples", 3, "--seed", 1, "--tokens", 30, "--json").json
     assert len(set(found["texts"])) == 3

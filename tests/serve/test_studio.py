@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from elman.serve import vega
+from elman.serve.context import ServeOptions
+from elman.serve.server import listen
 from elman.serve.studio import studio_files
 from tests.compare.made import HOSTILE, comparison
 from tests.serve.running import Running, running
@@ -113,3 +116,10 @@ def test_models_of_a_comparison_are_named_as_they_are_served(model: Path, tmp_pa
 @pytest.mark.parametrize("name", ["other", "..", "%2e%2e%2fmodel", "compared%00"])
 def test_a_comparison_that_was_not_given_is_not_there(server: Running, name: str) -> None:
     assert server.get(f"/v1/comparisons/{name}").status_code == 404
+
+
+def test_answers_are_sent_at_once() -> None:
+    """A socket that was not named as TCP kept Nagle's algorithm: small answers waited 40 ms for the client's ACK."""
+    found, _ = listen(ServeOptions(port=0))
+    with found:
+        assert found.proto == socket.IPPROTO_TCP

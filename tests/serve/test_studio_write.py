@@ -75,12 +75,24 @@ def test_it_opens_without_an_error_and_fits(
 def test_every_key_shows_what_may_follow(browser: Any, server: Running, model: Path, stream_model: Path) -> None:
     with opened(browser, write_at(server)) as page:
         page.focus("textarea")
-        for text in ("t", "th", "the", "the ", "the c", "the cat"):
-            page.keyboard.type(text[-1] if text != "the cat" else "at")
-            wait_for_words(page, following(model, text))
+        for text, key in (("t", "t"), ("th", "h"), ("the", "e"), ("the ", " "), ("the c", "c"), ("the cat", "at")):
+            page.keyboard.type(key)
+            if text in ("the", "the ", "the cat"):  # not in the middle of a word
+                wait_for_words(page, following(model, text))
             wait_for_words(page, following(stream_model, text), "stream")
         page.keyboard.press("Backspace")
         wait_for_words(page, following(stream_model, "the ca"), "stream")
+
+
+def test_a_word_that_is_not_typed_to_its_end_is_finished(browser: Any, server: Running, model: Path) -> None:
+    with opened(browser, write_at(server, "the d", "models=model")) as page:
+        (share,) = (share for token, share in elman.load(model).next("the", k=20) if token == "dog")
+        wait_for_words(page, [["dog", percent(share)]])
+        assert len(words_of(page)) == 1
+        assert page.inner_text(".rest") == f"words that begin with “d”, together {percent(share)}"
+        page.click(".word")
+        page.wait_for_function("() => document.querySelector('textarea').value === 'the dog'")
+        wait_for_words(page, following(model, "the dog"))
 
 
 def test_a_word_is_taken_by_a_click_by_enter_and_by_a_digit(browser: Any, server: Running, model: Path) -> None:

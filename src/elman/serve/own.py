@@ -31,7 +31,7 @@ from elman.serve.schemas import (
 )
 from elman.serve.served import Served
 from elman.serve.sessions import Session, new_id, read_session
-from elman.text.units.offsets import offsets
+from elman.text.units.offsets import MARKS, offsets
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 
 MAX_EXPLAINED = 20_000  # characters
@@ -54,9 +54,10 @@ def add_routes(app: FastAPI, context: Context) -> None:
             shaping = Shaping(body.temperature, body.top_k, body.top_p)
             work = call_model(worker, lambda: refuse_nan(model.lm.predict(session.now.state)[0]))
             log_probs = await unless_gone(request, work)
-            rows = await context.in_thread(_next_rows, model, session.now.ids, log_probs, shaping, body.k)
-        found: dict[str, Any] = {"model": session.served.id, "tokens": rows, "num_tokens": len(session.now.ids)}
-        return found | {"entropy": _entropy(log_probs)}
+            ids = session.now.ids
+            rows = await context.in_thread(_next_rows, model, ids, log_probs, shaping, body.k, body.prefix)
+        found: dict[str, Any] = {"model": session.served.id, "tokens": rows, "num_tokens": len(ids)}
+        return found | {"after_unknown": bool(len(ids) and ids[-1] == UNK_ID), "entropy": _entropy(log_probs)}
 
     @app.post("/v1/score")
     async def score(body: ScoreRequest, request: Request) -> Response:
@@ -136,8 +137,16 @@ def _extend(model: Model, session: Session, body: AdvanceRequest) -> tuple[str, 
     return session.text + "".join(pieces), prompt
 
 
-def _next_rows(model: Model, ids: Array, log_probs: Array, shaping: Shaping, k: int) -> list[dict[str, Any]]:
+def _next_rows(
+    model: Model, ids: Array, log_probs: Array, shaping: Shaping, k: int, prefix: str
+) -> list[dict[str, Any]]:
     shaped = shape(log_probs[None], shaping)[0]
+    if prefix:
+        symbols = model.tokenizer.tokens
+        chosen = np.array([place for place, one in enumerate(symbols) if one.lstrip(MARKS).startswith(prefix)], int)
+        best = chosen[likeliest(log_probs[chosen], min(k, len(chosen)))] if len(chosen) else chosen
+    else:
+        best = likeliest(log_probs, min(k, len(log_probs)))
     return [
         {
             "token": model.symbol(token, ids),
@@ -145,7 +154,7 @@ def _next_rows(model: Model, ids: Array, log_probs: Array, shaping: Shaping, k: 
             "probability": math.exp(float(log_probs[token])),
             "shaped": math.exp(float(shaped[token])),
         }
-        for token in likeliest(log_probs, min(k, len(log_probs))).tolist()
+        for token in best.tolist()
     ]
 
 

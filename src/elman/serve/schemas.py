@@ -114,6 +114,7 @@ class NextRequest(ModelRequest):
     text: Text | None = None
     session: Name | None = None
     k: Annotated[int, Field(ge=1, le=1000)] = 10
+    prefix: Text = Field("", description="only tokens that begin so: what may finish a word")
     temperature: Temperature = 1.0
     top_k: TopK | None = None
     top_p: TopP | None = None

@@ -7,6 +7,7 @@ import { States } from "./states.js";
 
 const HOT_NATS = 10; // a token that costs so much is as hot as it gets
 const SCORE_WAIT = 200; // ms after the last key
+const WORDS = ["word", "space"]; // units that are typed letter by letter
 
 export class Column {
   // onTake(text): somebody took a word; onBack(text): somebody wants the text to end here.
@@ -16,6 +17,8 @@ export class Column {
     this.onBack = onBack;
     this.states = new States(model.id);
     this.next = null; // as /v1/next gave it
+    this.from = ""; // the text that it follows
+    this.started = ""; // what is typed already of the word that it finishes
     this.score = null; // as /v1/score gave it
     this.work = Promise.resolve();
     this.isPlanned = false;
@@ -66,9 +69,26 @@ export class Column {
     const session = await this.states.at(text);
     if (this.keeps) await this.states.keep(text);
     this.keeps = false;
+    const found = await this.ask({ session });
+    const finished = found.after_unknown ? await this.finish(text) : null;
+    if (text !== page.text) return;
+    [this.next, this.from, this.started] = finished ?? [found, text, ""];
+    this.drawWords();
+  }
+
+  ask(more) {
     const shaping = { temperature: page.temperature, top_k: page.topK || null, top_p: page.topP };
-    this.next = await ask("/v1/next", { session, k: page.rows, ...shaping });
-    if (text === page.text) this.drawWords();
+    return ask("/v1/next", { k: page.rows, ...shaping, ...more });
+  }
+
+  // A word that the model does not know may be one that is not typed to its end: words that begin so, if there are any.
+  async finish(text) {
+    const word = /[\p{L}\p{N}_]+$/u.exec(text)?.[0];
+    if (!word || !WORDS.includes(this.model.units)) return null;
+    const before = text.slice(0, -word.length);
+    await this.states.keep(before);
+    const found = await this.ask({ session: await this.states.at(before), prefix: word });
+    return found.tokens.length ? [found, before, word] : null;
   }
 
   drawWords() {
@@ -77,15 +97,23 @@ export class Column {
     const focused = [...this.words.querySelectorAll("button")].indexOf(document.activeElement);
     this.words.replaceChildren(...tokens.map((row, place) => this.word(row, place, highest)));
     if (focused >= 0) this.words.querySelectorAll("button")[Math.min(focused, tokens.length - 1)]?.focus();
+    this.rest.textContent = this.started ? this.aboutFinishing(tokens) : this.aboutOthers(tokens, entropy);
+  }
+
+  aboutFinishing(tokens) {
+    return `words that begin with “${this.started}”, together ${percent(sumOf(tokens))}`;
+  }
+
+  aboutOthers(tokens, entropy) {
     const others = this.model.vocab_size - tokens.length;
-    const share = Math.max(0, 1 - tokens.reduce((sum, row) => sum + row.shaped, 0));
-    this.rest.textContent =
-      (others > 0 ? `${others.toLocaleString("en")} others together ${percent(share < 5e-6 ? 0 : share)} · ` : "") +
-      `entropy ${number(entropy, 3)} nats`;
+    const share = Math.max(0, 1 - sumOf(tokens));
+    const rest = others > 0 ? `${others.toLocaleString("en")} others together ${percent(share < 5e-6 ? 0 : share)} · ` : "";
+    return `${rest}entropy ${number(entropy, 3)} nats`;
   }
 
   word(row, place, highest) {
-    const bar = make("span", { class: "bar" }, make("i"), make("b"));
+    const isShaped = Math.abs(row.shaped - row.probability) > 1e-6;
+    const bar = make("span", { class: "bar" }, make("i"), isShaped ? make("b") : null);
     bar.style.setProperty("--shaped", row.shaped / highest);
     bar.style.setProperty("--raw", row.probability / highest);
     const button = make(
@@ -105,9 +133,9 @@ export class Column {
 
   take(token) {
     return this.do(async () => {
-      const text = page.text;
-      await this.states.keep(text);
-      this.onTake(await this.states.take(text, token), text);
+      const { from } = this;
+      await this.states.keep(from);
+      this.onTake(await this.states.take(from, token), from);
     });
   }
 
@@ -168,4 +196,8 @@ export class Column {
     }
     this.heat.replaceChildren(...parts);
   }
+}
+
+function sumOf(tokens) {
+  return tokens.reduce((sum, row) => sum + row.shaped, 0);
 }

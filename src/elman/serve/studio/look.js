@@ -31,7 +31,7 @@ export function showLook(view, models) {
   if (!models.some(model => model.id === page.model)) page.model = page.models[0] ?? models[0].id;
   let found = null; // what was asked for last: {model, kind, text, answer}
   let asked = 0;
-  const text = make("textarea", { class: "page", rows: 3, spellcheck: "false", "aria-label": "Text", placeholder: "A text to look at" });
+  const text = make("textarea", { class: "page", rows: 2, spellcheck: "false", "aria-label": "Text", placeholder: "A text to look at" });
   text.value = page.text;
   const question = make("input", { type: "text", value: page.question, "aria-label": "Question" });
   const kinds = make("div", { class: "field" });

@@ -29,7 +29,7 @@ export function showWrite(view, models) {
   let drawing = null; // an AbortController while a continuation is written
 
   const text = make("textarea", {
-    class: "page", rows: 3, spellcheck: "false", autocapitalize: "off", autocomplete: "off", placeholder: "Type, or take a word below",
+    class: "page", rows: 2, spellcheck: "false", autocapitalize: "off", autocomplete: "off", placeholder: "Type, or take a word below",
     "aria-label": "Text", oninput: () => typed(), onkeydown: event => keyed(event),
   });
   text.value = page.text;
@@ -165,7 +165,7 @@ export function showWrite(view, models) {
       make("div", { class: "sliders" }, sliders),
     ),
     side,
-    make("p", { class: "legend" }, make("span", { class: "scale" }), "0 to 10 nats: hotter words surprised the model more; underlined ones it does not know. A click on one goes back to before it. Bars are as the sliders shape them, lines as the model has it."),
+    make("p", { class: "legend" }, make("span", { class: "scale" }), make("span", {}, "0 to 10 nats: hotter words surprised the model more; underlined ones it does not know. A click on one goes back to before it. Bars are as the sliders shape them, lines as the model has it.")),
     exporting("write", { specs: () => columns.filter(one => one.next).map(one => nextSpec(one)), data: () => collected(columns) }),
     make("p", { class: "hint" }, "Keys: Ctrl+↓ from the text to the words, ↑ ↓ among them, Enter or 1 to 9 takes one, Ctrl+Enter writes on, Escape stops."),
   );
@@ -207,6 +207,7 @@ function nextSpec(column) {
   return {
     title: { text: `What may follow, by ${column.model.id}`, subtitle: page.text.slice(-80), anchor: "start" },
     width: 360,
+    height: { step: 22, for: "position" },
     data: { values: rows },
     mark: "bar",
     encoding: {

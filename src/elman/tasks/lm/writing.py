@@ -68,9 +68,15 @@ class WritesText:
         if not isinstance(text, str):
             return Prompt.of_ids(text, self.tokenizer.vocab_size)
         self.record.data.watch(text)
-        has_space = text.endswith(" ") and self.tokenizer.units.partition(":")[0] in ("word", "bpe")
+        has_space = text.endswith(" ") and self._words_bring_space
         ids = self.tokenizer.encode_text(text.rstrip(" ") if has_space else text)
         return Prompt(ids.astype(np.int64), has_space)
+
+    @property
+    def _words_bring_space(self) -> bool:
+        """Whether the space before a word is written with it."""
+        kind = self.tokenizer.units.partition(":")[0]
+        return kind in ("word", "bpe") or (kind == "space" and self.tokenizer.separator is None)
 
     def writer(self, prompt: Prompt) -> Writer:
         """What gives the text of the tokens that follow a prompt. A model of single lines writes no ends of lines."""
