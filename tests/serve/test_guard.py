@@ -190,6 +190,13 @@ def test_every_answer_forbids_frames_sniffing_and_foreign_scripts(server: Runnin
         assert "server" not in headers
 
 
+def test_the_reference_shows_every_route_without_a_script(server: Running) -> None:
+    page = server.get("/docs").text
+    for path in server.get("/openapi.json").json()["paths"]:
+        assert path in page
+    assert "max_tokens" in page and "<script" not in page and "http://" not in page and "https://" not in page
+
+
 def test_what_is_not_there_is_said_in_the_envelope(server: Running) -> None:
     for path in ("/no-such-route", "/v1/models/..%2f..%2fetc%2fpasswd", "/studio/../../app.py", "/v1/sessions/x"):
         found = server.get(path)

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from elman import __version__
 from elman.serve import comparisons, own, protocols
@@ -19,6 +19,7 @@ from elman.serve.context import Context, ServeOptions
 from elman.serve.errors import ApiError
 from elman.serve.guard import Guard
 from elman.serve.handover import Pacer
+from elman.serve.reference import reference_page
 from elman.serve.served import Models
 from elman.serve.studio import add_studio
 
@@ -67,6 +68,7 @@ def make_app(models: Models, options: ServeOptions | None = None) -> Guard:
     _add_operations(app, context)
     add_studio(app, context)
     _forget_422(app)
+    _add_reference(app)
     app.add_exception_handler(ApiError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_invalid)
     app.add_exception_handler(HTTPException, _refuse_http)
@@ -83,6 +85,14 @@ def _add_operations(app: FastAPI, context: Context) -> None:
     async def metrics() -> Response:
         """Counters for Prometheus."""
         return Response(context.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _add_reference(app: FastAPI) -> None:
+    page = reference_page(app.openapi())
+
+    @app.get("/docs", include_in_schema=False)
+    async def reference() -> Response:
+        return HTMLResponse(page)
 
 
 def _forget_422(app: FastAPI) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
 import secrets
 import sys
 import time
+import traceback
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -59,6 +61,8 @@ class Guard:
         except ApiError as error:
             await exchange.refuse(error)
         except Exception as error:
+            if os.environ.get("ELMAN_DEBUG"):
+                traceback.print_exception(error)
             print(f"error: {type(error).__name__} in {scope['method']} {scope['path'][:200]!r}", file=sys.stderr)
             await exchange.refuse(ApiError(500, "a bug in elman: this request failed"))
         finally:
