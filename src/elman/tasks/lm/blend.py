@@ -107,8 +107,7 @@ def blend(model: Model, examples: TextExamples, *, deadline: float) -> tuple[Mod
     record, reset_lines = model.record, model.record.data.reset_lines
     assert record.counts is not None
     counted = count(record.counts, examples.arrays["train"], record)
-    parts = [(record.model, model.lm)] if model.lm is not None else []
-    parts.append((record.counts, counted))
+    parts = [*_nets(record.model, model.lm), (record.counts, counted)]
     lms: list[Any] = [lm for _, lm in parts]
 
     def fit(ids: Array) -> Fitted:
@@ -133,6 +132,14 @@ def blend(model: Model, examples: TextExamples, *, deadline: float) -> tuple[Mod
         notes.insert(0, f"this budget had time to tune on {len(ids):,} of {len(whole):,} tokens of validation text")
     numbers = _numbers(made, ids, fitted, examples.heldout if len(ids) == len(whole) else None)
     return made, {**numbers, **crosswise_numbers(mixture, fitted), "notes": notes}
+
+
+def _nets(config: Config, lm: Any) -> list[tuple[Config, Any]]:
+    """The net with its settings, where there is one; several that were trained side by side are members of their own."""
+    if lm is None:
+        return []
+    several = getattr(lm, "parts", None)
+    return [(config, lm)] if several is None else [(net.config, net) for net in several]
 
 
 def _affordable(fit: Callable[[Array], Fitted], ids: Array, *, deadline: float) -> Array:

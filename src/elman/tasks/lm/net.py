@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from elman.nets.graphs import (
 )
 from elman.nets.inputs import NetInputs
 from elman.nets.layer import LayerVectors
-from elman.nets.maxent import Maxent
+from elman.nets.maxent import Maxent, SparseLogits
 from elman.nets.neural_lm import Carried, NeuralLm, NeuralState
 from elman.nets.ngrams import NgramTable, collect_ngrams
 from elman.nets.stack import Stack
@@ -42,6 +42,16 @@ from elman.nets.vocabulary_net import embedding_of
 from elman.text.units.vocabulary import EOS_ID
 
 L = TypeVar("L", bound=LanguageNetConfig)
+
+
+class _ReadForTargets(NamedTuple):
+    """What the targets of a batch are predicted from. N targets"""
+
+    features: Tensor  # (N, P)
+    targets: Tensor  # (N,)
+    extra: SparseLogits | None
+    penalty: Tensor | None  # (N,)
+    carried: Carried
 
 
 class NeuralModel(NeuralLm[L], StreamNet):
@@ -192,6 +202,23 @@ class NeuralModel(NeuralLm[L], StreamNet):
 
     def loss(self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, state: Carried) -> tuple[Loss, Carried]:
         """See `StreamNet`."""
+        read = self._read_for_targets(inputs, targets, lengths, state)
+        mean, nats = self.head.loss(read.features, read.targets, is_noisy=self.training, extra=read.extra)
+        total = mean if read.penalty is None else mean + read.penalty.mean()
+        is_likelihood = not (self.training and self.head.is_sampled)
+        return Loss(total, nats.detach(), len(read.targets), is_likelihood), read.carried
+
+    def target_log_probs(
+        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, state: Carried
+    ) -> tuple[Tensor, Carried]:
+        """The log-probability of each target, without gradients, row after row at each time, and the new state. -> (N,)"""
+        read = self._read_for_targets(inputs, targets, lengths, state)
+        return self.head.score(read.features, read.targets, read.extra), read.carried
+
+    def _read_for_targets(
+        self, inputs: Tensor, targets: Tensor, lengths: Tensor | None, state: Carried
+    ) -> _ReadForTargets:
+        """Read the inputs of a batch; of what is left after padding is taken out, all that a loss needs."""
         reading = self._read_tokens(inputs.t(), state, is_noisy=self.training)
         features_NP = reading.features.flatten(0, 1)
         targets_N = targets.t().flatten()
@@ -205,11 +232,7 @@ class NeuralModel(NeuralLm[L], StreamNet):
             penalty_N = None if penalty_N is None else penalty_N[real]
             histories_NK = None if histories_NK is None else histories_NK[real]
             carried = self.start_training(len(inputs))
-        extra = self._ngrams(histories_NK)
-        mean, nats = self.head.loss(features_NP, targets_N, is_noisy=self.training, extra=extra)
-        total = mean if penalty_N is None else mean + penalty_N.mean()
-        is_likelihood = not (self.training and self.head.is_sampled)
-        return Loss(total, nats.detach(), len(targets_N), is_likelihood), carried
+        return _ReadForTargets(features_NP, targets_N, self._ngrams(histories_NK), penalty_N, carried)
 
     @classmethod
     def from_tensors(cls, config: L, tensors: Mapping[str, Array], *, vocab_size: int, reset_lines: bool) -> Self:

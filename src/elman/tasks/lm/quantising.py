@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from elman.core.errors import UsageError
 from elman.core.settings import Config
 from elman.lm.mixture import Mixture
@@ -26,6 +28,10 @@ def to_int8(lm: Any, config: Config) -> tuple[Any, Config]:
 
 def _round(lm: Any, config: Config) -> tuple[Any, Config]:
     match config:
+        case RecurrentConfig(nets=nets) if nets > 1:
+            pairs = [_round(net, net.config) for net in lm.parts]
+            members, settings = zip(*pairs, strict=True)
+            return Mixture(members, np.full((1, nets), 1 / nets)), MixtureConfig(members=settings)
         case RecurrentConfig(hidden=hidden) if hidden:
             from elman.tasks.lm.families.int8_net import Int8Model
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from elman.core.arrays import Array
 from elman.nets.config import LanguageNetConfig, Reset, Skip, check_reset, check_stack
-from elman.tasks.lm.family import NetFamily
+from elman.tasks.lm.family import NetFamily, Saveable, Shape
 
 if TYPE_CHECKING:
     from elman.tasks.lm.families.recurrent_net import RecurrentModel
@@ -38,6 +40,14 @@ class RecurrentConfig(LanguageNetConfig):
     activation_penalty: float = Field(0.0, ge=0, description="penalty on large outputs (AR, Merity et al. 2018)")
     temporal_penalty: float = Field(
         0.0, ge=0, description="penalty on outputs that change quickly (TAR, Merity et al. 2018)"
+    )
+
+    nets: int = Field(
+        1,
+        ge=1,
+        le=20,
+        description="nets that are trained side by side, each with weights of its own; their mean predicts",
+        exclude_if=lambda value: value == 1,  # the records of single nets are as those of version 0.1.0
     )
 
     @model_validator(mode="after")
@@ -71,3 +81,21 @@ class RecurrentFamily(NetFamily[RecurrentConfig]):
         from elman.tasks.lm.families.recurrent_net import RecurrentModel
 
         return RecurrentModel
+
+    def build(self, config: RecurrentConfig, ids: Array, shape: Shape, *, seed: int, vectors: Array | None) -> Any:
+        """One net, or several, each drawn by a seed of its own."""
+        one, build = config.model_copy(update={"nets": 1}), super().build
+        nets = [build(one, ids, shape, seed=seed + i, vectors=vectors) for i in range(config.nets)]
+        if config.nets == 1:
+            return nets[0]
+        from elman.tasks.lm.families.committee_net import Committee
+
+        return Committee(config, nets)
+
+    def restore(self, config: RecurrentConfig, tensors: Mapping[str, Array], shape: Shape) -> Saveable:
+        """The net or the nets that were saved."""
+        if config.nets == 1:
+            return super().restore(config, tensors, shape)
+        from elman.tasks.lm.families.committee_net import Committee
+
+        return Committee.from_tensors(config, tensors, vocab_size=shape.vocab_size, reset_lines=shape.reset_lines)
