@@ -153,6 +153,18 @@ def test_a_two_way_model_is_narrower_than_one_of_one_way() -> None:
     assert not {"layers", "skip"} & single.model.keys()
 
 
+def test_time_for_many_passes_goes_into_several_nets_rather_than_a_very_wide_one() -> None:
+    def limited(seconds: float, **model: Any) -> Plan:
+        means = Means(seconds, 4 * FLOPS, model, is_limited=True)
+        return plan_text(find_family("lstm").record, means, family="lstm", **PTB)
+
+    short, long = limited(600), limited(7200)
+    assert "nets" not in short.model
+    assert long.model["nets"] > 1 and long.model["hidden"] == 512 and 15 <= long.passes < 40
+    assert "nets" not in limited(7200, nets=1).model and limited(7200, nets=1).model["hidden"] > 512
+    assert limited(7200, nets=2).passes < limited(7200, nets=1, hidden=limited(7200, nets=2).model["hidden"]).passes
+
+
 def test_a_text_that_is_read_many_times_gets_more_kinds_of_dropout() -> None:
     seldom, often = plan("lstm", 3600, **PTB), plan("lstm", 57_600, **PTB)
     assert "weight_drop" not in seldom.model and "dropout_embedding" not in seldom.model
