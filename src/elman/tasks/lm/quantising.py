@@ -31,7 +31,7 @@ def _round(lm: Any, config: Config) -> tuple[Any, Config]:
         case RecurrentConfig(nets=nets) if nets > 1:
             pairs = [_round(net, net.config) for net in lm.parts]
             members, settings = zip(*pairs, strict=True)
-            return Mixture(members, np.full((1, nets), 1 / nets)), MixtureConfig(members=settings)
+            return Mixture(members, np.full((1, nets), 1 / nets)), MixtureConfig(members=settings, bucketed=False)
         case RecurrentConfig(hidden=hidden) if hidden:
             from elman.tasks.lm.families.int8_net import Int8Model
 
