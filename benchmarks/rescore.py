@@ -24,7 +24,7 @@ import elman
 from elman.lm.evaluate import score_lines
 from elman.lm.prefixes import prefix_tree, score_tree
 from elman.rescore.nbest import read_lists
-from elman.rescore.rescoring import batches
+from elman.rescore.rescoring import batches, hypotheses_at_once
 
 
 def main() -> None:
@@ -39,7 +39,10 @@ def main() -> None:
     torch.set_num_threads(1)
     model = elman.load(given.directory)
     lists = list(islice(read_lists(given.nbest, model.record.data.reading(None)), given.lists))
-    groups = [[model.ids_of(one.text) for nbest in batch for one in nbest.hypotheses] for batch in batches(lists)]
+    groups = [
+        [model.ids_of(one.text) for nbest in batch for one in nbest.hypotheses]
+        for batch in batches(lists, hypotheses_at_once(model.lm))
+    ]
     rows = [row for group in groups for row in group]
     ways: dict[str, Callable[[], Any]] = {
         "prefix tree": lambda: np.concatenate([score_tree(model.lm, prefix_tree(group)) for group in groups]),

@@ -20,6 +20,7 @@ from elman.api import Model
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.lm.prefixes import prefix_tree, score_tree
+from elman.lm.protocol import FreeModel, leaves
 from elman.rescore.nbest import NBest
 from elman.rescore.tuning import Judged, Weights, crosswise, tune
 from elman.text.opening import STDIN
@@ -28,7 +29,8 @@ from elman.text.units.tokenizer import reserved_pattern
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 
 BATCH_CHARACTERS = 1 << 18  # of hypotheses that are scored together: the more, the fuller are the batches
-BATCH_HYPOTHESES = 2048  # at most, since each has a state
+BATCH_HYPOTHESES = 2048  # at most, since each may need a state of its own,
+BATCH_START_BYTES = 1 << 26  # and so many bytes of states that have read nothing: those of attention grow
 IMPOSSIBLE = -1e9  # log-probability of a hypothesis with a token of probability zero: behind all others, but finite
 ReadLists = Callable[[], Iterator[NBest]]
 
@@ -73,7 +75,7 @@ class Rescorer:
     def lists(self) -> Iterator[ScoredList]:
         """All lists with the model's log-probabilities."""
         if self._known is None:
-            for batch in batches(self.read()):
+            for batch in batches(self.read(), hypotheses_at_once(self.model.lm)):
                 yield from self._score(batch)
             return
         begin, known = 0, self._known.finish()
@@ -142,15 +144,21 @@ class Rescorer:
             raise DataError(f"{place} contains {found[1].decode()}, which is reserved", hint="remove it")
 
 
-def batches(lists: Iterable[NBest]) -> Iterator[list[NBest]]:
-    """Lists that are scored together."""
+def hypotheses_at_once(lm: FreeModel[Any]) -> int:
+    """How many a model can score together, by the size of its states."""
+    num_bytes = sum(leaf.nbytes for leaf in leaves(lm.start(1)))
+    return max(1, min(BATCH_HYPOTHESES, BATCH_START_BYTES // max(1, num_bytes)))
+
+
+def batches(lists: Iterable[NBest], most: int) -> Iterator[list[NBest]]:
+    """Lists that are scored together: about so many hypotheses, but whole lists."""
     batch: list[NBest] = []
     num_characters = num_hypotheses = 0
     for nbest in lists:
         batch.append(nbest)
         num_characters += sum(len(one.text) + 1 for one in nbest.hypotheses)
         num_hypotheses += len(nbest.hypotheses)
-        if num_characters >= BATCH_CHARACTERS or num_hypotheses >= BATCH_HYPOTHESES:
+        if num_characters >= BATCH_CHARACTERS or num_hypotheses >= most:
             yield batch
             batch, num_characters, num_hypotheses = [], 0, 0
     if batch:
