@@ -146,7 +146,7 @@ class Rescorer:
 
 def hypotheses_at_once(lm: FreeModel[Any]) -> int:
     """How many a model can score together, by the size of its states."""
-    num_bytes = sum(leaf.nbytes for leaf in leaves(lm.start(1)))
+    num_bytes = sum(int(leaf.nbytes) for leaf in leaves(lm.start(1)))
     return max(1, min(BATCH_HYPOTHESES, BATCH_START_BYTES // max(1, num_bytes)))
 
 
