@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from elman.export.onnx import TOLERANCE, Runner, convert
+from elman.export.onnx import ROUNDINGS, TOLERANCE, Runner, convert
 from elman.nets.graphs import Graph, NetGraphs, float64_runner
 from elman.nets.inputs import NetInputs
 from elman.tasks.tag.config import TaggerConfig
@@ -36,7 +36,9 @@ def every(names: Any, distinct: tuple[str, ...]) -> list[Any]:
 def test_the_step_of_a_language_model_is_its_own(name: str) -> None:
     found = zoo.build(name).exported()
     runner = runner_of(found)
-    assert found.difference(runner.run, STEPS) < TOLERANCE
+    rounding = found.difference(float64_runner(found.graphs), STEPS)  # 1.3e-5 with a layer norm over five units
+    assert found.difference(runner.run, STEPS) < max(TOLERANCE, ROUNDINGS * rounding)
+    assert rounding < 1e-4
     assert set(found.start) == set(found.state)
     session = runner.sessions["model"]
     assert {port.name: port.shape[0] for port in session.get_inputs()} == dict.fromkeys(
