@@ -168,18 +168,20 @@ class NgramModel(TrieModel):
         return np.minimum(out, 0, out=out)  # see _log_probs
 
     def _log_probs(self, match: Match) -> Array:
-        log_probs = np.zeros(len(match.ngrams[0]), np.float32)
+        log_probs = np.empty(len(match.ngrams[0]), np.float32)
         open_ = np.arange(len(log_probs))  # tokens whose n-gram has not been found yet, from the highest order down
+        backoffs = np.zeros(len(log_probs), np.float32)  # of their longer histories
         for k in range(self.order, 0, -1):
             if k < self.order:
                 histories = np.take(match.histories[k - 1], open_)
                 known = np.flatnonzero(histories != NOT_FOUND)
-                log_probs[open_[known]] += np.take(self.backoffs[k - 1], histories[known])
-            ngrams = np.take(match.ngrams[k - 1], open_)
+                backoffs[known] += np.take(self.backoffs[k - 1], histories[known])
+            ngrams = np.take(match.ngrams[k - 1], open_) if k < self.order else match.ngrams[k - 1]
             is_hit = ngrams != NOT_FOUND
-            known = np.flatnonzero(is_hit)
-            log_probs[open_[known]] += np.take(self.log_probs[k - 1], ngrams[known])
-            open_ = open_[~is_hit]
+            hits = np.flatnonzero(is_hit)
+            log_probs[open_[hits]] = backoffs[hits] + np.take(self.log_probs[k - 1], ngrams[hits])
+            missed = np.flatnonzero(~is_hit)
+            open_, backoffs = open_[missed], backoffs[missed]
         # log p above 0: by rounding, or by the back-offs of a foreign ARPA file
         return np.minimum(log_probs, 0, out=log_probs)
 
