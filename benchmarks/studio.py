@@ -1,7 +1,7 @@
 """How long the studio lets one wait, in a real browser: one line `name figure target pass|fail` for each, medians.
 
     python benchmarks/studio.py [--work DIR] [--loads 7] [--keys 40]
-    python benchmarks/studio.py --screenshot FILE.png [DIR…]      the picture of the documentation, of any models
+    python benchmarks/studio.py --screenshot FILE.png elman-demo/models    the picture of the documentation
 
 The server is a process of its own (`elman studio --no-browser`) with a count model and an LSTM of 512 units, both of the
 demo's corpus (the LSTM after a few steps: how good it is does not matter). A page is opened afresh each time, without any
@@ -147,8 +147,8 @@ def measure(work: Path, *, loads: int, keys: int) -> bool:
 def screenshot(path: Path, directories: Sequence[Path]) -> None:
     """The page as the documentation shows it."""
     with studio(directories) as address, chromium() as browser:
-        page = browser.new_page(viewport={"width": 1120, "height": 760})
-        page.goto(f"{address}/#write?text={SHOWN}&temperature=0.7&branches=The+value+of")
+        page = browser.new_page(viewport={"width": 1120, "height": 815})
+        page.goto(f"{address}/#write?text={SHOWN}&models=mkn&models=lstm&temperature=0.7&rows=8&branches=The+value+of")
         page.wait_for_selector(".heat .token")
         page.screenshot(path=path)
 

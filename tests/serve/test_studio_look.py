@@ -1,4 +1,4 @@
-"""Look and Compare, in a real browser over a real server with a tiny model of every task."""
+"""Look, in a real browser over a real server with a tiny model of every task."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 import elman
-from tests.browsing import WIDTHS, opened
-from tests.compare.made import comparison
+from tests.browsing import opened
 from tests.guards.cases import train_case, write_data
 from tests.serve.running import Running, running
 
@@ -35,17 +34,13 @@ MARKS = (
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model of every task, each in a directory of its own name, and a comparison without models."""
+    """A tiny model of every task, each in a directory of its own name."""
     folder = tmp_path_factory.mktemp("studio")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         write_data(Path())
         for name in CASES:
             train_case(name, name)
-    (folder / "compared").mkdir()
-    data = comparison()
-    data["failed"] = [{"name": "gru", "error": "a_word_without_any_end_" * 20}]
-    (folder / "compared" / "comparison.json").write_text(json.dumps(data))
     return folder
 
 
@@ -53,7 +48,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(models: Path) -> Iterator[Running]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(models / "cache"))
-        with running([*(models / name for name in CASES), models / "compared"]) as found:
+        with running([models / name for name in CASES]) as found:
             yield found
 
 
@@ -139,33 +134,3 @@ def test_the_text_goes_from_one_view_to_the_other(browser: Any, server: Running)
         page.go_back()
         page.wait_for_selector(".word")
         assert page.get_attribute("nav a >> nth=0", "aria-current") == "page"
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS.values(), ids=list(WIDTHS))
-def test_a_comparison_is_shown_with_its_curves(browser: Any, server: Running, width: int, scheme: str) -> None:
-    options = {"viewport": {"width": width, "height": 844}, "color_scheme": scheme}
-    with opened(browser, f"{server.url}/#compare", **options) as page:
-        page.wait_for_function("() => document.querySelectorAll('figure svg').length === 3")
-        assert page.evaluate(MARKS) > 10
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        ink = page.evaluate("getComputedStyle(document.querySelector('figure svg text')).fill")
-        light = [int(part) > 128 for part in ink.removeprefix("rgb(").rstrip(")").split(",")]
-        assert all(light) if scheme == "dark" else not any(light)
-        names = "[...document.querySelectorAll('tbody th')].map(cell => cell.dataset.value)"
-        assert page.evaluate(names)[0] == "unigram"
-        page.click("th button:has-text('perplexity')")
-        assert page.evaluate(names)[:2] == ["mkn+lstm", "lstm"]
-        page.click("th button:has-text('perplexity')")
-        assert page.evaluate(names)[:2] == ["unigram", "bigram"]
-        page.click("th button:has-text('tokens/s')")  # more is better: the fastest first, those without a number last
-        assert page.evaluate(names)[0] == "window"
-        page.wait_for_selector("text=gru failed")
-        with page.expect_download() as saved:
-            page.click("text=Picture (SVG)")
-        assert "Learning" in "".join(ElementTree.parse(saved.value.path()).getroot().itertext())
-
-
-def test_without_a_comparison_it_says_how_to_get_one(browser: Any, model: Path) -> None:
-    with running([model]) as found, opened(browser, f"{found.url}/#compare") as page:
-        page.wait_for_selector("text=No comparison was given")

@@ -3,6 +3,7 @@
 import { make, number, percent, visible } from "./dom.js";
 
 const HUES = 8; // colours of tags
+const HOT_SHARE = 4; // times as much attention as if all words had the same: as hot as it gets
 
 export function showAnswer(place, answers) {
   place.replaceChildren(...answers.map(answer => make("div", { class: "answer" }, shown(answer))));
@@ -76,10 +77,10 @@ function labelled({ label, answer, probabilities, words, attention }) {
   const said = make("p", { class: "big" }, String(label ?? answer ?? ""));
   const all = probabilities ? shares(Object.entries(probabilities).slice(0, 12)) : null;
   if (!words || !attention || Array.isArray(attention[0])) return [said, all];
-  const highest = Math.max(...attention, 1e-9);
+  const even = 1 / words.length; // as much for every word
   const read = words.map((word, place) => {
     const one = make("span", { class: "token", title: percent(attention[place] ?? 0) }, word);
-    one.style.setProperty("--heat", (attention[place] ?? 0) / highest);
+    one.style.setProperty("--heat", Math.min(1, (attention[place] ?? 0) / even / HOT_SHARE));
     return one;
   });
   return [said, all, make("h3", {}, "Where it looked"), make("p", { class: "tokens" }, read)];

@@ -88,6 +88,8 @@ export class Column {
     const before = text.slice(0, -word.length);
     await this.states.keep(before);
     const found = await this.ask({ session: await this.states.at(before), prefix: word });
+    const apart = found.tokens.filter(row => row.token.startsWith(" ")); // not those that are written without a space
+    if (before.endsWith(" ") && apart.length) found.tokens = apart;
     return found.tokens.length ? [found, before, word] : null;
   }
 

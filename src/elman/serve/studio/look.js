@@ -30,7 +30,7 @@ const NO_TEXT = ["map"];
 export function showLook(view, models) {
   if (!models.some(model => model.id === page.model)) page.model = page.models[0] ?? models[0].id;
   let found = null; // what was asked for last: {model, kind, text, answer}
-  let asked = 0;
+  let turns = 0;
   const text = make("textarea", { class: "page", rows: 2, spellcheck: "false", "aria-label": "Text", placeholder: "A text to look at" });
   text.value = page.text;
   const question = make("input", { type: "text", value: page.question, "aria-label": "Question" });
@@ -82,26 +82,27 @@ export function showLook(view, models) {
     writeLink();
     const model = chosen();
     const { kind } = page;
-    const turn = ++asked;
+    const turn = ++turns;
     about.textContent = ABOUT[kind] ?? "";
-    if (!page.text.trim() && !NO_TEXT.includes(kind)) {
+    const lacks = missing(model, kind);
+    if (lacks) {
       found = null;
-      result.replaceChildren(make("p", { class: "facts" }, "There is nothing to look at yet: type a text above."));
+      result.replaceChildren(make("p", { class: "facts" }, `There is nothing to look at yet: type a ${lacks} above.`));
       return;
     }
     result.classList.add("busy");
     try {
       const answer = await (kind === ANSWER ? predict(model) : explain(model, kind));
-      if (turn !== asked) return;
+      if (turn !== turns) return;
       found = { model: model.id, kind, text: page.text, answer };
       if (kind === ANSWER) showAnswer(result, answer);
       else await showExplanation(result, answer);
     } catch (error) {
-      if (turn !== asked) return;
+      if (turn !== turns) return;
       found = null;
       result.replaceChildren(make("p", { class: "trouble", role: "alert" }, error.message));
     } finally {
-      if (turn === asked) result.classList.remove("busy");
+      if (turn === turns) result.classList.remove("busy");
     }
   }
 
@@ -113,20 +114,31 @@ export function showLook(view, models) {
   showKinds();
   show();
   return () => {
-    asked += 1;
+    turns += 1;
   };
 }
 
+// What has to be typed before there is anything to show.
+function missing(model, kind) {
+  if (NO_TEXT.includes(kind)) return "";
+  if (!page.text.trim()) return "text";
+  return model.task === "qa" && !page.question.trim() ? "question" : "";
+}
+
 async function predict(model) {
-  const lines = page.text.split("\n").filter(line => line.trim());
-  const input = model.task === "qa" ? { context: page.text, question: page.question } : lines;
-  const { predictions } = await ask("/v1/predict", { model: model.id, input });
+  const lines = model.task === "qa" ? [asked()] : page.text.split("\n").filter(line => line.trim());
+  const { predictions } = await ask("/v1/predict", { model: model.id, input: lines });
   return predictions;
 }
 
 function explain(model, kind) {
-  const text = model.task === "qa" ? `${page.text}\t${page.question}` : page.text;
+  const text = model.task === "qa" ? asked() : page.text;
   return ask("/v1/explain", { model: model.id, kind, text: NO_TEXT.includes(kind) ? "" : text });
+}
+
+// A text and the question about it, as one line.
+function asked() {
+  return `${page.text.replace(/\s+/g, " ").trim()}\t${page.question}`;
 }
 
 async function showExplanation(result, { title, notes, picture }) {

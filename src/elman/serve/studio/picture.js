@@ -38,7 +38,7 @@ async function png(view) {
 async function embed(element, spec, isDark, tooltip = () => {}) {
   const vegaEmbed = await load();
   const options = { mode: "vega-lite", ast: true, actions: false, defaultStyle: false, renderer: "svg", tooltip, config: config(isDark) };
-  const { $schema, ...rest } = labelled(isDark ? darkened(spec) : spec);
+  const { $schema, ...rest } = labelled(coloured(spec, isDark));
   const whole = { background: "transparent", padding: 4, ...rest };
   return vegaEmbed(element, whole, options);
 }
@@ -59,14 +59,15 @@ function config(isDark) {
   };
 }
 
-// Colours that begin in white begin in the colour of the page when it is dark.
-function darkened(value) {
-  if (Array.isArray(value)) return value.map(darkened);
-  if (value === null || typeof value !== "object") return value === "#ffffff" ? "#1a2028" : value === "black" ? "#e4e9f0" : value;
+// Colours that begin in white or grey begin in the colour of the page, and black and white are those of the page.
+function coloured(value, isDark) {
+  const [page, ink, cold, hot] = isDark ? ["#1a2028", "#e4e9f0", "#4fa3e0", "#f59b3c"] : ["#ffffff", "#1c2430", "#2a7fc0", "#e0740a"];
+  if (Array.isArray(value)) return value.map(one => coloured(one, isDark));
+  if (value === null || typeof value !== "object") return { "#ffffff": page, black: ink }[value] ?? value;
   const { scheme, ...rest } = value;
-  if (scheme === "greys") return { ...darkened(rest), range: ["#1a2028", "#e4e9f0"], interpolate: "rgb" };
-  if (scheme === "blueorange") return { ...darkened(rest), range: ["#4fa3e0", "#1a2028", "#f59b3c"], interpolate: "rgb", domain: [-1, 0, 1] };
-  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, key === "values" ? one : darkened(one)]));
+  if (scheme === "greys") return { ...rest, range: [page, ink], interpolate: "rgb" };
+  if (scheme === "blueorange") return { ...rest, range: [cold, page, hot], interpolate: "rgb", domain: [-1, 0, 1] };
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, key === "values" ? one : coloured(one, isDark)]));
 }
 
 // Fields that are places of tokens, with the tokens as the labels of an axis, also say the token when pointed at.

@@ -7,6 +7,7 @@ import { MAX_MODELS, page, writeLink } from "./link.js";
 import { exporting } from "./export.js";
 
 const DRAWN_TOKENS = 20;
+const MAX_ROWS = 100; // words below a model; the link says how many
 const MAX_PAST = 200;
 const MAX_BRANCHES = 12;
 const SLIDERS = [
@@ -24,6 +25,7 @@ export function showWrite(view, models) {
   const known = new Set(writers.map(model => model.id));
   page.models = page.models.filter(id => known.has(id)).slice(0, MAX_MODELS);
   if (!page.models.length) page.models = writers.slice(-2).map(model => model.id);
+  page.rows = Math.min(MAX_ROWS, Math.max(1, Math.round(page.rows) || 1));
   const past = [];
   let columns = [];
   let drawing = null; // an AbortController while a continuation is written
