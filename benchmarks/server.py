@@ -94,12 +94,12 @@ def overload(work: Path, full: bool) -> None:
 
 
 async def _overload(server: clients.Process, seconds: float) -> None:
-    port, tokens = server.port, 40
-    await asyncio.gather(*(ask(port, "/v1/completions", wish(seed, tokens)) for seed in range(8)))
+    port, rng = server.port, random.Random(0)
+    await asyncio.gather(*(ask(port, "/v1/completions", wish(seed, 40)) for seed in range(8)))
 
     async def client(number: int, answers: list[clients.Answer], until: float) -> None:
         while time.monotonic() < until:
-            answer = await ask(port, "/v1/completions", wish(number, tokens))
+            answer = await ask(port, "/v1/completions", wish(number, rng.randint(20, 60)))
             answers.append(answer)
             if answer.status == 429:
                 await asyncio.sleep(1.0)  # as Retry-After says
