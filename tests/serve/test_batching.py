@@ -148,6 +148,44 @@ def test_a_cancelled_row_is_gone_within_one_token(make: Make, lm: TableLM) -> No
     assert worker.num_active == 0
 
 
+class Stalling(Collected):
+    """A row whose reader sleeps after some tokens."""
+
+    is_asleep = False
+
+    @property
+    def is_stalled(self) -> bool:
+        return self.is_asleep and len(self.tokens) >= 5
+
+
+def test_a_row_that_nobody_reads_gives_its_place_away_and_goes_on_where_it_was(make: Make, lm: TableLM) -> None:
+    worker = make(lm, max_rows=1)
+    row = Stalling(30, rng=np.random.default_rng(7))
+    row.is_asleep = True
+    worker.join([row], None)
+    other = Collected(20)
+    worker.join([other], None)
+    assert len(other.wait()) == 20
+    assert len(row.tokens) == 5 and worker.num_active == 0 and worker.num_waiting == 1
+    row.is_asleep = False
+    assert row.wait() == list(sample(lm, lm.start(1), rng=np.random.default_rng(7), max_tokens=30))
+
+
+def test_a_row_that_nobody_reads_and_nobody_wants_is_forgotten(make: Make, lm: TableLM) -> None:
+    worker = make(lm, max_rows=1)
+    row = Stalling(30)
+    row.is_asleep = True
+    worker.join([row], None)
+    other = Collected(20)
+    worker.join([other], None)
+    other.wait()
+    row.is_cancelled = True
+    after = Collected(5)
+    worker.join([after], None)
+    after.wait()
+    assert worker.num_waiting == 0
+
+
 def test_places_are_shared_between_requests(make: Make, lm: TableLM) -> None:
     """A request of very many rows does not keep another from its turn: it never has all places."""
     worker = make(lm, max_rows=4)

@@ -24,6 +24,7 @@ from elman.lm.shaping import AS_IS, Shaping, likeliest, shape
 
 PIECE_TOKENS = 512  # of prompts that are read between two steps
 ROW_TOKENS = 256  # of one prompt among them
+LOOK_SECONDS = 0.05  # between two looks at rows that are stalled, where there is nothing else to do
 OWNER_SHARE = 0.75  # of the places, that rows of one request may have
 
 Top = list[tuple[int, float]]
@@ -47,6 +48,11 @@ class Row(ABC):
         self.rng = rng
         self.top = top  # so many of the likeliest tokens are told with each
         self.is_cancelled = False
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether nobody takes its tokens: then it gives its place to others until somebody does."""
+        return False
 
     @abstractmethod
     def push(self, token: int, log_prob: float, top: Top) -> bool:
@@ -89,6 +95,7 @@ class Worker:
         self._calls: deque[Callable[[], None]] = deque()
         self._readings: deque[Reading] = deque()
         self._joining: dict[object, deque[tuple[Row, Any]]] = {}  # rows that wait, each with its state, by owner
+        self._parked: list[tuple[Row, Any]] = []  # rows that are stalled, each with its state
         self._rows: list[Row] = []
         self._state: Any = None
         self._is_closing = False
@@ -105,7 +112,7 @@ class Worker:
     @property
     def num_waiting(self) -> int:
         """Rows and prompts that wait for their turn."""
-        return sum(len(waiting) for waiting in [*self._joining.values()]) + len(self._readings)
+        return sum(len(waiting) for waiting in [*self._joining.values()]) + len(self._readings) + len(self._parked)
 
     def read(self, reading: Reading) -> None:
         """Read some tokens when it is their turn."""
@@ -137,7 +144,8 @@ class Worker:
         while True:
             with self._changed:
                 while not (self._calls or self._readings or self._joining or self._rows or self._is_closing):
-                    self._changed.wait()
+                    if not self._changed.wait(LOOK_SECONDS if self._parked else None):
+                        break
                 if self._is_closing:
                     break
                 calls = list(self._calls)
@@ -150,7 +158,8 @@ class Worker:
                 self._step()
                 self.pace()
         error = ElmanError("the server is shutting down")
-        for row in (*self._rows, *(row for waiting in self._joining.values() for row, _ in waiting)):
+        waiting = [*self._parked, *(pair for pairs in self._joining.values() for pair in pairs)]
+        for row in (*self._rows, *(row for row, _ in waiting)):
             row.fail(error)
         for reading in self._readings:
             reading.fail(error)
@@ -217,8 +226,17 @@ class Worker:
     # --------------------------------------------------------------------------------------------------------- steps
 
     def _let_in(self) -> None:
-        """Rows that are cancelled leave, rows that wait join while there is room."""
-        kept = [place for place, row in enumerate(self._rows) if not row.is_cancelled]
+        """Rows that are cancelled or stalled leave, rows that wait join while there is room."""
+        parked, self._parked = self._parked, []
+        for row, state in parked:
+            if row.is_stalled:
+                self._parked.append((row, state))
+            else:
+                self.join([row], state)
+        stalled = {place for place, row in enumerate(self._rows) if row.is_stalled}
+        self._parked += [(self._rows[place], select(self._state, np.array([place]))) for place in sorted(stalled)]
+        self._parked = [(row, state) for row, state in self._parked if not row.is_cancelled]
+        kept = [place for place, row in enumerate(self._rows) if place not in stalled and not row.is_cancelled]
         if len(kept) < len(self._rows):
             self._state = select(self._state, np.array(kept, dtype=np.int64)) if kept else None
             self._rows = [self._rows[place] for place in kept]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from elman.serve.batching import Row, Top
 from elman.text.units.vocabulary import EOS_ID
 
 SEEN_TOKENS = 4  # before a token, on which depends how it is written
+MAX_UNSENT = 256  # parts of a request
 IMPOSSIBLE = -9999.0  # the log-probability of a token that has none, as JSON knows no infinity
 
 FinishReason = Literal["stop", "length"]
@@ -103,7 +104,7 @@ class Choice(Row):
         prompt: GivenPrompt,
         wish: Wish,
         *,
-        owner: object,
+        owner: Sized,
         rng: np.random.Generator,
         deliver: Callable[[Part], None],
     ) -> None:
@@ -111,6 +112,7 @@ class Choice(Row):
         ids = prompt.tokens.ids.tolist()
         super().__init__(owner=owner, forced=ids if reads else (), shaping=wish.shaping, rng=rng, top=wish.top or 0)
         self._model = model
+        self._unsent = owner  # where its parts wait
         self._wish = wish
         self._deliver = deliver
         self._stops = StopTexts(wish.stops)
@@ -124,6 +126,11 @@ class Choice(Row):
         self._head = Part(text=prompt.text if wish.echo else "")
         if reads and prompt.starts_with_end:
             self._head.records.append(TokenRecord(self._symbol(EOS_ID), None, None, 0))
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether its parts are not sent as fast as they come: the client reads slowly, or not at all."""
+        return len(self._unsent) > MAX_UNSENT
 
     def begin(self) -> bool:
         """Hand on what is known before the first token. -> whether there is one"""

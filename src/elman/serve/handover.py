@@ -14,7 +14,7 @@ import numpy as np
 from elman.core.arrays import Array
 from elman.serve.batching import Reading, Worker
 
-STEPS_AHEAD = 2
+STEPS_AHEAD = 1
 PATIENCE = 0.25  # seconds
 
 
@@ -46,6 +46,10 @@ class Mailbox:
         self._items: deque[Any] = deque()
         self._arrived = asyncio.Event()
 
+    def __len__(self) -> int:
+        """Things that nobody has taken yet."""
+        return len(self._items)
+
     def put(self, item: Any) -> None:
         """Called by one other thread."""
         self._items.append(item)
@@ -66,7 +70,7 @@ class Mailbox:
 
 
 class Pacer:
-    """Lets a model's thread be at most two steps ahead of the event loop that sends its tokens.
+    """Lets a model's thread be at most one step ahead of the event loop that sends its tokens.
 
     Otherwise the two fight for the interpreter: each packet that the loop sends lets the thread go on, for a whole
     switch interval, and with 200 streams a health check took a second.
