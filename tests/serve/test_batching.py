@@ -205,17 +205,34 @@ def test_places_are_shared_between_requests(make: Make, lm: TableLM) -> None:
 class Evil(TableLM):
     """A model that breaks after some steps."""
 
+    fails_in = "predict"
     num_left = 10
 
     def predict(self, state: Any) -> Any:
-        self.num_left -= 1
-        if self.num_left == 0:
-            raise RuntimeError("out of order")
+        self._count("predict")
         return super().predict(state)
 
+    def advance(self, tokens: Any, state: Any) -> Any:
+        self._count("advance")
+        return super().advance(tokens, state)
 
-def test_a_model_that_fails_ends_its_streams_and_serves_the_next(make: Make) -> None:
+    def join(self, states: Any) -> Any:
+        if self.fails_in == "join" and self.num_left:
+            self.num_left = 0
+            raise RuntimeError("out of order")
+        return super().join(states)
+
+    def _count(self, place: str) -> None:
+        if place == self.fails_in:
+            self.num_left -= 1
+            if self.num_left == 0:
+                raise RuntimeError("out of order")
+
+
+@pytest.mark.parametrize("place", ["predict", "advance", "join"])
+def test_a_model_that_fails_ends_its_streams_and_serves_the_next(make: Make, place: str) -> None:
     lm = Evil(np.full((5, 4), 0.25))
+    lm.fails_in = place
     worker = make(lm)
     rows = [Collected(100) for _ in range(3)]
     worker.join(rows, None)

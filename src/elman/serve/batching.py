@@ -153,10 +153,15 @@ class Worker:
             for call in calls:
                 call()
             self._read_pieces()
-            self._let_in()
-            if self._rows:
-                self._step()
-                self.pace()
+            try:
+                self._let_in()
+                if self._rows:
+                    self._step()
+                    self.pace()
+            except Exception as error:  # whatever a model does, its streams end and the next ones find it as it was
+                rows, self._rows, self._state = self._rows, [], None
+                for row in rows:
+                    row.fail(error)
         error = ElmanError("the server is shutting down")
         waiting = [*self._parked, *(pair for pairs in self._joining.values() for pair in pairs)]
         for row in (*self._rows, *(row for row, _ in waiting)):
@@ -267,19 +272,13 @@ class Worker:
     def _step(self) -> None:
         """One token for every row."""
         self.num_steps += 1
-        rows = self._rows
-        try:
-            log_probs_BV = refuse_nan(self._lm.predict(self._state))
-            tokens_B, failed = self._choose(log_probs_BV)
-            goes_on = [
-                place not in failed and self._push(row, int(tokens_B[place]), log_probs_BV[place])
-                for place, row in enumerate(rows)
-            ]
-            self._advance(tokens_B, np.array(goes_on))
-        except Exception as error:  # whatever a model does, its streams end and the next ones find it as it was
-            self._rows, self._state = [], None
-            for row in rows:
-                row.fail(error)
+        log_probs_BV = refuse_nan(self._lm.predict(self._state))
+        tokens_B, failed = self._choose(log_probs_BV)
+        goes_on = [
+            place not in failed and self._push(row, int(tokens_B[place]), log_probs_BV[place])
+            for place, row in enumerate(self._rows)
+        ]
+        self._advance(tokens_B, np.array(goes_on))
 
     def _choose(self, log_probs_BV: Array) -> tuple[Array, set[int]]:
         """The token of each row, and the rows that have none to choose."""
