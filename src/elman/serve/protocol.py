@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 RECEIVE_SECONDS = 10.0  # from the first byte of a request (or the connection) to its last
-SEND_SECONDS = 20.0  # that a client may take to read, once so much is unread that no more is sent
+SEND_SECONDS = 15.0  # that a client may take to read, once so much is unread that no more is sent
 SEND_BUFFER = 128 << 10  # bytes that the system keeps for a client that does not read
 MAX_HEADER_BYTES = 64 << 10
 MAX_CONNECTIONS = 1024
