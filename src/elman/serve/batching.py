@@ -162,12 +162,12 @@ class Worker:
                 rows, self._rows, self._state = self._rows, [], None
                 for row in rows:
                     row.fail(error)
-        error = ElmanError("the server is shutting down")
+        closed = ElmanError("the server is shutting down")
         waiting = [*self._parked, *(pair for pairs in self._joining.values() for pair in pairs)]
         for row in (*self._rows, *(row for row, _ in waiting)):
-            row.fail(error)
+            row.fail(closed)
         for reading in self._readings:
-            reading.fail(error)
+            reading.fail(closed)
 
     # ------------------------------------------------------------------------------------------------------- prompts
 
