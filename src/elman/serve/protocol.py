@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 RECEIVE_SECONDS = 10.0  # from the first byte of a request (or the connection) to its last
 SEND_SECONDS = 15.0  # that a client may take to read, once so much is unread that no more is sent
-SEND_BUFFER = 128 << 10  # bytes that the system keeps for a client that does not read
+SEND_BUFFER = 32 << 10  # bytes that the system keeps for a client that does not read
 MAX_HEADER_BYTES = 64 << 10
 MAX_CONNECTIONS = 1024
 
@@ -39,6 +39,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         if (connection := transport.get_extra_info("socket")) is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        transport.set_write_buffer_limits(high=SEND_BUFFER)
         if len(self.connections) > MAX_CONNECTIONS:
             oldest = next(iter(GuardedProtocol.waiting), self)
             oldest._give_up()
