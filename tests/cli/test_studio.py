@@ -69,3 +69,22 @@ def test_it_serves_on_a_free_port_opens_the_browser_and_ends_quietly(model: Path
     finally:
         process.kill()
         process.wait()
+
+
+def test_the_demos_models_are_trained_when_that_is_asked_for(
+    run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[list[str]] = []
+    trained: list[bool] = []
+
+    def train_demo(*, quick: bool, threads: int | None) -> None:
+        trained.append(quick)
+        (tmp_path / "elman-demo").mkdir()
+        (tmp_path / "elman-demo" / "names-attention").symlink_to(model)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("elman.cli.studio.demo", train_demo)
+    monkeypatch.setattr("elman.serve.server.serve", lambda models, options, on_ready: served.append([*models]))
+    for _ in range(2):  # the second time they are there
+        assert run("studio", "--demo").code == 0
+    assert trained == [True] and served == [["model"], ["model"]]

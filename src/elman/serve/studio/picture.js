@@ -4,6 +4,7 @@ import { make, number } from "./dom.js";
 
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 const PNG_SCALE = 2;
+const ERRORS = 1; // of Vega's levels: its warnings are for whoever writes a specification
 
 let loading = null;
 
@@ -37,7 +38,7 @@ async function png(view) {
 
 async function embed(element, spec, isDark, tooltip = () => {}) {
   const vegaEmbed = await load();
-  const options = { mode: "vega-lite", ast: true, actions: false, defaultStyle: false, renderer: "svg", tooltip, config: config(isDark) };
+  const options = { mode: "vega-lite", ast: true, actions: false, defaultStyle: false, logLevel: ERRORS, renderer: "svg", tooltip, config: config(isDark) };
   const { $schema, ...rest } = labelled(coloured(spec, isDark));
   const whole = { background: "transparent", padding: 4, ...rest };
   return vegaEmbed(element, whole, options);
@@ -59,14 +60,17 @@ function config(isDark) {
   };
 }
 
-// Colours that begin in white or grey begin in the colour of the page, and black and white are those of the page.
+// Colours as the page has them: what begins in white begins in the colour of the page, and light and dark change places.
+const LIGHT_SCHEMES = { greys: ["#ffffff", "#1c2430"], blueorange: ["#2a7fc0", "#ffffff", "#e0740a"] };
+const DARK_SCHEMES = { greys: ["#1a2028", "#e4e9f0"], blueorange: ["#4fa3e0", "#1a2028", "#f59b3c"], blues: ["#1d2b3a", "#6cbcf2"] };
+const DARK_COLOURS = { white: "#1a2028", "#ffffff": "#1a2028", black: "#e4e9f0", "#bbb": "#4a5665", "#fdd0a2": "#5c3a17", "#fdae6b": "#7a4a1a" };
+
 function coloured(value, isDark) {
-  const [page, ink, cold, hot] = isDark ? ["#1a2028", "#e4e9f0", "#4fa3e0", "#f59b3c"] : ["#ffffff", "#1c2430", "#2a7fc0", "#e0740a"];
   if (Array.isArray(value)) return value.map(one => coloured(one, isDark));
-  if (value === null || typeof value !== "object") return { "#ffffff": page, black: ink }[value] ?? value;
+  if (value === null || typeof value !== "object") return isDark ? (DARK_COLOURS[value] ?? value) : value;
   const { scheme, ...rest } = value;
-  if (scheme === "greys") return { ...rest, range: [page, ink], interpolate: "rgb" };
-  if (scheme === "blueorange") return { ...rest, range: [cold, page, hot], interpolate: "rgb", domain: [-1, 0, 1] };
+  const range = (isDark ? DARK_SCHEMES : LIGHT_SCHEMES)[scheme];
+  if (range) return { ...rest, range, interpolate: "rgb", domain: range.length === 3 ? [-1, 0, 1] : [0, 1] };
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, key === "values" ? one : coloured(one, isDark)]));
 }
 
