@@ -64,11 +64,10 @@ class Int8Matrix(Module):
             if self._floats is None:
                 self._floats = self.values.to(torch.float32)
             sums_RN = F.linear(inputs_RK.to(torch.float32), self._floats)
-        outputs_RN = sums_RN * scales_R[:, None]
-        if bias_N is None:
-            outputs_RN *= self.scales
-        else:
-            outputs_RN = torch.addcmul(bias_N, outputs_RN, self.scales)
+        # in place: large results that are made anew at every step cost more than their arithmetic
+        outputs_RN = sums_RN.to(torch.float32).mul_(scales_R[:, None]).mul_(self.scales)
+        if bias_N is not None:
+            outputs_RN.add_(bias_N)
         return outputs_RN.reshape(*inputs.shape[:-1], len(self))
 
 
