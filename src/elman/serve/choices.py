@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -17,10 +17,10 @@ from elman.api import Model
 from elman.lm.shaping import Shaping
 from elman.lm.stopping import StopTexts
 from elman.serve.batching import Row, Top
+from elman.serve.handover import Mailbox
 from elman.text.units.vocabulary import EOS_ID
 
 SEEN_TOKENS = 4  # before a token, on which depends how it is written
-MAX_UNSENT = 256  # parts of a request
 IMPOSSIBLE = -9999.0  # the log-probability of a token that has none, as JSON knows no infinity
 
 FinishReason = Literal["stop", "length"]
@@ -104,15 +104,15 @@ class Choice(Row):
         prompt: GivenPrompt,
         wish: Wish,
         *,
-        owner: Sized,
+        mailbox: Mailbox,
         rng: np.random.Generator,
         deliver: Callable[[Part], None],
     ) -> None:
         reads = wish.echo and wish.top is not None  # token by token, to tell the probabilities of the prompt
         ids = prompt.tokens.ids.tolist()
-        super().__init__(owner=owner, forced=ids if reads else (), shaping=wish.shaping, rng=rng, top=wish.top or 0)
+        super().__init__(owner=mailbox, forced=ids if reads else (), shaping=wish.shaping, rng=rng, top=wish.top or 0)
         self._model = model
-        self._unsent = owner  # where its parts wait
+        self._mailbox = mailbox  # where its parts wait
         self._wish = wish
         self._deliver = deliver
         self._stops = StopTexts(wish.stops)
@@ -130,7 +130,7 @@ class Choice(Row):
     @property
     def is_stalled(self) -> bool:
         """Whether its parts are not sent as fast as they come: the client reads slowly, or not at all."""
-        return len(self._unsent) > MAX_UNSENT
+        return self._mailbox.is_full
 
     def begin(self) -> bool:
         """Hand on what is known before the first token. -> whether there is one"""

@@ -26,6 +26,7 @@ from elman.serve.served import Served
 from elman.text.units.offsets import offsets, pieces
 from elman.text.units.vocabulary import EOS, EOS_ID
 
+UNSENT_PARTS = 32  # of a choice, that wait for a slow client while others have its place
 MAX_SECONDS = 300.0  # of drawing for one request; what is there then is the answer
 
 
@@ -140,7 +141,7 @@ async def begin(request: CompletionRequest, served: Served, threads: Any) -> Com
     model, worker = served.language_model()
     loop = asyncio.get_running_loop()
     prompts, wish = await loop.run_in_executor(threads, _prepare, request, model)
-    mailbox = Mailbox()
+    mailbox = Mailbox(limit=UNSENT_PARTS * len(prompts) * (request.n or 1))
     completion = Completion(f"cmpl-{uuid.uuid4().hex}", int(time.time()), request, served, prompts, [], [], mailbox)
     seed = secrets.randbits(64) if request.seed is None else request.seed % (1 << 64)
     for prompt in prompts:
@@ -149,7 +150,7 @@ async def begin(request: CompletionRequest, served: Served, threads: Any) -> Com
             number = len(completion.choices)
             # the first is what `elman generate --seed` writes
             rng = np.random.default_rng([seed, copy] if copy else seed)
-            choice = Choice(model, prompt, wish, owner=mailbox, rng=rng, deliver=partial(_put, mailbox, number))
+            choice = Choice(model, prompt, wish, mailbox=mailbox, rng=rng, deliver=partial(_put, mailbox, number))
             completion.choices.append(choice)
             completion.drawn.append(0)
             if choice.begin():

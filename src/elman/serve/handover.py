@@ -41,14 +41,16 @@ class Promise:
 class Mailbox:
     """Things that another thread puts in, in order; one wake-up for all that came together."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._loop = asyncio.get_running_loop()
         self._items: deque[Any] = deque()
         self._arrived = asyncio.Event()
 
-    def __len__(self) -> int:
-        """Things that nobody has taken yet."""
-        return len(self._items)
+    @property
+    def is_full(self) -> bool:
+        """Whether more is in it than should be: whoever puts in should wait."""
+        return len(self._items) > self._limit
 
     def put(self, item: Any) -> None:
         """Called by one other thread."""
