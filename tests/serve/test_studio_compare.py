@@ -69,6 +69,7 @@ def test_one_of_several_comparisons_is_chosen_and_linked(browser: Any, server: R
         page.wait_for_selector("text=a_word_without_any_end")
         page.select_option("select", "other")
         page.wait_for_selector("text=it was too large")
+        page.wait_for_function("() => location.hash === '#compare?comparison=other'")
         address = page.url
     with opened(browser, address) as page:
         page.wait_for_selector("text=it was too large")

@@ -221,8 +221,13 @@ def test_the_link_shows_the_same_again(browser: Any, server: Running, model: Pat
     link = link.replace("&+b", "%26+b").replace("#?", "%23%3F")
     with opened(browser, link) as page:
         page.wait_for_selector(".word")
+        page.focus("textarea")
+        page.keyboard.press("End")
+        page.keyboard.type("!")
+        page.wait_for_function("() => location.hash.includes('%21')")
+        page.wait_for_timeout(300)
         words, address = words_of(page), page.url
-        assert page.input_value("textarea") == "a & b <i>#?"
+        assert page.input_value("textarea") == "a & b <i>#?!"
         assert page.input_value("[name=topK]") == "7"
     with opened(browser, address) as page:
         wait_for_words(page, words)

@@ -2,6 +2,7 @@
 
 export const VIEWS = ["write", "look", "compare"];
 export const MAX_MODELS = 4; // side by side
+const ADDRESS_WAIT = 400; // ms
 
 export const page = {
   view: "write",
@@ -50,11 +51,20 @@ export function readLink() {
 
 // The address follows the page, and so do the links to the other views.
 export function writeLink() {
-  history.replaceState(null, "", link());
   for (const anchor of document.querySelectorAll("nav a")) {
     const view = VIEWS.find(name => anchor.getAttribute("href").startsWith(`#${name}`));
     anchor.setAttribute("href", link(view));
     if (view === page.view) anchor.setAttribute("aria-current", "page");
     else anchor.removeAttribute("aria-current");
   }
+  waiting ??= setTimeout(setAddress, ADDRESS_WAIT);
+}
+
+// Browsers refuse an address that changes with every key of a fast typist.
+let waiting = null;
+
+export function setAddress() {
+  clearTimeout(waiting);
+  waiting = null;
+  if (location.hash !== link()) history.replaceState(null, "", link());
 }

@@ -2,7 +2,7 @@
 
 import { ApiError, ask, setKey } from "./api.js";
 import { make, say } from "./dom.js";
-import { page, readLink, writeLink } from "./link.js";
+import { page, readLink, setAddress, writeLink } from "./link.js";
 import { showWrite } from "./write.js";
 
 const SHOW = {
@@ -43,5 +43,6 @@ function askForKey() {
 }
 
 addEventListener("hashchange", show);
+document.querySelector("nav").addEventListener("click", setAddress); // what is left can be gone back to
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page.view !== "write" && show());
 show();
