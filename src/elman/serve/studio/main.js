@@ -7,9 +7,15 @@ import { showWrite } from "./write.js";
 
 const SHOW = {
   write: async () => showWrite,
-  look: async () => (await import("./look.js")).showLook,
-  compare: async () => (await import("./compare.js")).showCompare,
+  look: async () => drawing((await import("./look.js")).showLook),
+  compare: async () => drawing((await import("./compare.js")).showCompare),
 };
+// A view that draws: what it draws with is loaded while it asks for what there is to draw.
+async function drawing(showView) {
+  (await import("./picture.js")).load().catch(() => {}); // drawing says it again
+  return showView;
+}
+
 const view = document.getElementById("view");
 let models = null;
 let leave = () => {};
@@ -20,9 +26,10 @@ async function show() {
   readLink();
   say("");
   try {
-    models ??= (await ask("/v1/models")).data;
     const wanted = page.view;
-    const showView = await SHOW[wanted]();
+    const showing = SHOW[wanted](); // while the models are asked for
+    models ??= (await ask("/v1/models")).data;
+    const showView = await showing;
     if (wanted === page.view) leave = showView(view, models) ?? (() => {});
     writeLink();
   } catch (error) {

@@ -8,7 +8,8 @@ const ERRORS = 1; // of Vega's levels: its warnings are for whoever writes a spe
 
 let loading = null;
 
-function load() {
+// Load what draws; a view calls it before there is anything to draw.
+export function load() {
   loading ??= import("./vega.js").then(() => window.vegaEmbed);
   return loading;
 }
