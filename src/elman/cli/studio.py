@@ -15,7 +15,6 @@ from elman.cli.options import NoVerify, Threads
 from elman.cli.serve import require_extra
 from elman.cli.verb import examples
 from elman.core.errors import MissingError
-from elman.core.stored import holds_model
 
 
 @examples(
@@ -69,5 +68,7 @@ def studio(
 
 def demo_directories(out: Path = OUT) -> list[Path]:
     """What `elman demo` has left: its comparison, and the translators of names."""
+    from elman.core.stored import holds_model  # brings numpy, which `--help` does not need
+
     comparison = [out / "models"] if (out / "models" / "comparison.json").is_file() else []
     return comparison + [path for path in sorted(out.glob("names-*")) if holds_model(path)]
