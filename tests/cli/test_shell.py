@@ -162,7 +162,7 @@ def test_no_verb_shows_the_help(run: Run) -> None:
         ),
         (["next", "DIR", "x", "--k", "0"], "invalid value for '--k'", "see elman next --help"),
         (
-            ["export", "DIR", "--format", "onnxx", "--out", "x"],
+            ["export", "DIR", "--format", "gguf", "--out", "x"],
             "invalid value for '--format'",
             "see elman export --help",
         ),

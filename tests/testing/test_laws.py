@@ -165,6 +165,13 @@ class RecordsTooLittle(TableLM):
         return Trace(log_probs, {"orders": np.ones(len(tokens) - 1)})
 
 
+class LinesRunOn(TableLM):
+    """Lines that lie one after another are read as one text: what a line costs depends on the line before it."""
+
+    def score_lines(self, tokens: Array, starts: Array) -> Array:
+        return self.score(tokens[None], np.array([len(tokens)]), self.start(1))[0][0]
+
+
 MUTANTS: list[tuple[Law, type[TableLM]]] = [
     (laws.predictions_are_normalised, Unnormalised),
     (laws.predictions_are_normalised, WrongType),
@@ -182,6 +189,7 @@ MUTANTS: list[tuple[Law, type[TableLM]]] = [
     (laws.padding_is_neutral, ReadsPadding),
     (laws.padding_is_neutral, ScoresPadding),
     (laws.cutting_a_text_changes_nothing, ForgetsOnScore),
+    (laws.lines_score_as_they_lie, LinesRunOn),
     (laws.the_future_cannot_change_the_past, SeesTheFuture),
     (laws.all_strings_sum_to_one, SharpScore),
     (laws.all_strings_sum_to_one, Unnormalised),

@@ -17,7 +17,10 @@ from elman.training import examiner
 from elman.training.progress import Progress
 from elman.training.signals import Stopped
 
-SETTINGS = {"model.hidden": 8, "train.batch": 4, "train.bptt": 12, "train.steps": 20, "train.checkpoint_steps": 5}
+SETTINGS = {
+    **{"model.hidden": 8, "model.nets": 1},
+    **{"train.batch": 4, "train.bptt": 12, "train.steps": 20, "train.checkpoint_steps": 5},
+}
 
 
 @pytest.fixture
@@ -56,6 +59,17 @@ def test_the_model_is_a_mixture_whose_numbers_are_those_of_evaluate(files: tuple
     assert valid["perplexity"] < valid["perplexity_crosswise"] < min(one["perplexity"] for one in valid["members"][:2])
     assert len([sentence for sentence in made.record.notes if "without it" in sentence]) == 4
     assert elman.load(tmp_path / "m").next("a00", k=1)[0][0] == "b0"
+
+
+def test_several_nets_are_members_of_their_own(files: tuple[Path, Path], tmp_path: Path) -> None:
+    settings = {key: value for key, value in SETTINGS.items() if key != "model.nets"}
+    made = train(files, tmp_path / "m", settings=settings)  # ten minutes are many passes over so little text
+    assert families(made) == ["lstm", "lstm", "lstm", "lstm", "mkn", "neural-cache", "cache"]
+    weights = [made.tensors()[f"members.{i}.embedding.weight"] for i in range(4)]
+    assert not any(np.array_equal(weights[0], other) for other in weights[1:])
+    assert elman.load(tmp_path / "m").evaluate(files[1])["perplexity"] == pytest.approx(
+        made.record.valid["perplexity"], rel=1e-5
+    )
 
 
 def test_its_net_is_the_one_that_was_trained(files: tuple[Path, Path]) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from elman.core.arrays import Array
-from elman.tasks.classify.linear import buckets_of
 from elman.tasks.exported import Exported
 from elman.text.rows import pad_all
 from elman.text.units.letters import SPACE_MARK, WORD_PATTERN
@@ -69,6 +68,7 @@ else:
 def export_classifier(model: Any) -> Exported:
     """The net and the linear model, as far as they are used, in one graph."""
     from elman.nets.graphs import NetGraphs, Run, difference, largest
+    from elman.tasks.classify.linear import buckets_of  # brings scipy, which the list of tasks does without
     from elman.tasks.classify.whole_net import WholeClassifier
 
     graph = WholeClassifier(model.net, model.linear, model.part_weights).graph()
