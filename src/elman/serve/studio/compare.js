@@ -9,13 +9,24 @@ import { draw } from "./picture.js";
 export function showCompare(view, models) {
   let isLeft = false;
   let found = null;
+  let turn = 0; // of comparisons that were chosen: what comes for an earlier one is not shown
   const body = make("div", { class: "comparison" });
   const chooser = make("div", { class: "fields" });
 
   async function show() {
+    const mine = ++turn;
+    const isOver = () => isLeft || mine !== turn;
     writeLink();
-    found = await ask(`/v1/comparisons/${encodeURIComponent(page.comparison)}`);
-    if (isLeft) return;
+    try {
+      const answer = await ask(`/v1/comparisons/${encodeURIComponent(page.comparison)}`);
+      if (!isOver()) await fill(answer, isOver);
+    } catch (error) {
+      if (!isOver()) fail(error);
+    }
+  }
+
+  async function fill(answer, isOver) {
+    found = answer;
     const cards = found.pictures.map(one => ({ ...one, place: make("div", { class: "picture" }) }));
     body.replaceChildren(
       make("section", { class: "card findings" }, make("h2", {}, found.title), make("p", { class: "facts" }, found.facts), make("p", {}, found.findings.join(" "))),
@@ -23,7 +34,10 @@ export function showCompare(view, models) {
       make("div", { class: "pair" }, cards.map(({ heading, note, place }) => make("section", { class: "card" }, make("h2", {}, heading), make("p", { class: "facts" }, note), place))),
       ...found.failed.map(({ name, error }) => make("p", { class: "card trouble" }, `${name} failed: ${error}`)),
     );
-    for (const { place, spec, heading } of cards) await draw(place, spec, heading);
+    for (const { place, spec, heading } of cards) {
+      if (isOver()) return;
+      await draw(place, spec, heading);
+    }
   }
 
   async function begin() {
@@ -37,7 +51,7 @@ export function showCompare(view, models) {
     if (data.length > 1) {
       chooser.replaceChildren(field("Comparison", choice(data.map(({ id, title }) => ({ value: id, label: `${id}: ${title}` })), page.comparison, id => {
         page.comparison = id;
-        show().catch(fail);
+        show();
       })));
     }
     await show();
