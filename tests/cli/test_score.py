@@ -81,7 +81,11 @@ def test_the_rate_is_shown_on_a_terminal_unless_the_results_are(model: Path, tmp
 
 
 def test_ctrl_c_ends_a_wait_for_more_lines(model: Path) -> None:
-    command = [sys.executable, "-m", "elman", "score", str(model)]
+    # a shell starts what runs in the background, as the tests may, with Ctrl-C ignored
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from elman.cli import main; main()"
+    )
+    command = [sys.executable, "-c", program, "score", str(model)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         process.stdin.write(b"the cat\n")
