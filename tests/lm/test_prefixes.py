@@ -23,9 +23,11 @@ class CountingLM(TableLM):
     """Counts the tokens it is asked to score."""
 
     num_scored = 0
+    num_calls = 0
 
     def score(self, tokens: Array, lengths: Array, state: Array) -> tuple[Array, Array]:
         self.num_scored += int(lengths.sum())
+        self.num_calls += 1
         return super().score(tokens, lengths, state)
 
 
@@ -47,6 +49,15 @@ def test_every_shared_beginning_is_read_once(rows: Sequence[Array]) -> None:
     tree = prefix_tree(rows)
     score_tree(lm, tree)
     assert lm.num_scored == tree.num_tokens == len(prefixes)
+
+
+def test_the_rest_of_a_row_that_goes_on_alone_is_read_at_once() -> None:
+    """A list of one hypothesis of 50 MB was read by twelve million calls, and did not end."""
+    lm = CountingLM(np.full((5, 4), 0.25))
+    rows = [np.array([2, 3, 1]), np.array([2, 3, 2, *[3] * 500, 1]), np.array([3, 1])]
+    found = score_tree(lm, prefix_tree(rows))
+    assert lm.num_calls == 4
+    assert found == pytest.approx([len(row) * np.log(0.25) for row in rows])
 
 
 def test_rows_without_tokens_cost_nothing() -> None:

@@ -2,6 +2,7 @@
 
 Rows are read side by side, one token at a time; at each place those that have been the same so far are one. So a
 state is kept for each beginning that differs, and a call reads as many tokens as there are such beginnings, of all lists.
+Where one row goes on alone, the rest of it is read at once.
 Knows models only by the protocol. `R` rows, `T` tokens, `B` beginnings of one length
 """
 
@@ -73,7 +74,13 @@ def score_tree(lm: FreeModel[S], tree: PrefixTree) -> Array:
     found = np.zeros(len(tree.order))
     state = lm.start(1)
     totals = np.zeros(1)
-    for level in tree.levels():
+    for t, level in enumerate(tree.levels()):
+        going_on = np.flatnonzero(tree.lengths > t)
+        if len(going_on) == 1:
+            rest = tree.tokens[going_on, t : tree.lengths[going_on[0]]]
+            log_probs, _ = lm.score(rest, np.array([rest.shape[1]]), select(state, level.parents))
+            found[tree.order[going_on]] = totals[level.parents] + refuse_nan(log_probs).sum(axis=1, dtype=np.float64)
+            break
         ones = np.ones(len(level.tokens), dtype=np.int64)
         log_probs, state = lm.score(level.tokens[:, None], ones, select(state, level.parents))
         totals = totals[level.parents] + refuse_nan(log_probs)[:, 0]
