@@ -53,7 +53,7 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python $(PIP) --editable '.[test,lint,serve,export,hf]'
+	$(BIN)/python $(PIP) --editable '.[test,lint,serve,export,hf,scale]'
 	touch $@ $(VENV)/.run
 
 clean:
