@@ -25,18 +25,43 @@ def test_a_product_is_that_of_the_rounded_numbers() -> None:
     torch.testing.assert_close(matrix.product(inputs, bias), inputs @ weight.t() + bias, atol=0.1, rtol=0)
 
 
-def test_a_matrix_of_one_column_is_multiplied_as_well() -> None:
+def test_a_matrix_of_one_column_is_multiplied_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """`torch._int_mm` reads memory that is not its own there: a word had another probability at every call."""
     weight, inputs = torch.tensor([[1.0], [-3.0], [2.0]]), torch.tensor([[2.0], [0.5]])
-    torch.testing.assert_close(Int8Matrix.of(weight).product(inputs), inputs @ weight.t())
+    for packs in (True, False):
+        monkeypatch.setattr(int8, "packs_exactly", lambda packs=packs: packs)
+        torch.testing.assert_close(Int8Matrix.of(weight).product(inputs), inputs @ weight.t())
 
 
-def test_processors_whose_8_bit_products_are_cut_off_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_alone_has_the_product_of_the_row_among_others() -> None:
     rng = torch.Generator().manual_seed(0)
-    matrix, inputs = Int8Matrix.of(torch.randn(30, 200, generator=rng)), torch.randn(4, 200, generator=rng)
-    usual = matrix.product(inputs)
-    monkeypatch.setattr(int8, "multiplies_exactly", lambda: False)
-    torch.testing.assert_close(matrix.product(inputs), usual)
+    weight, inputs = torch.randn(70, 65, generator=rng), torch.randn(33, 65, generator=rng)
+    inputs[3] = 0
+    matrix = Int8Matrix.of(weight)
+    products = matrix.product(inputs)
+    assert torch.equal(torch.cat([matrix.product(row[None]) for row in inputs]), products)
+    assert torch.equal(matrix[10:20].product(inputs), products[:, 10:20])
+    assert matrix[10:20] is matrix[10:20], "made anew at every step"
+
+
+def test_every_way_to_multiply_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By packed weights, by plain ones, and where the processor's 8-bit products are cut off by floats."""
+    rng = torch.Generator().manual_seed(0)
+    weight, inputs = torch.randn(30, 200, generator=rng), torch.randn(4, 200, generator=rng)
+    products = []
+    for name in ("", "packs_exactly", "multiplies_exactly"):
+        if name:
+            monkeypatch.setattr(int8, name, lambda: False)
+        products.append(Int8Matrix.of(weight).product(inputs))
+    torch.testing.assert_close(products[0], products[1])
+    torch.testing.assert_close(products[0], products[2])
+
+
+def test_torch_packs_8_bit_integers_for_fbgemm() -> None:
+    """What packs and multiplies them is private, and to go: a torch without it is slower, and this says so."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    if "fbgemm" in torch.backends.quantized.supported_engines and capability == "AVX512":
+        assert int8.packs_exactly()
 
 
 def test_torch_multiplies_8_bit_integers_exactly() -> None:

@@ -91,11 +91,12 @@ class LstmLayer(SteppedLayer):
         h_BH, c_BH = state
         back_BG = linear(h_BH, self.weight_back)
         gates_BG = values_BG + back_BG
-        input_BH, forget_BH, new_BH, output_BH = gates_BG.chunk(4, dim=1)
-        gates = {"input": input_BH.sigmoid(), "forget": forget_BH.sigmoid(), "output": output_BH.sigmoid()}
-        gates["candidate"] = new_BH.tanh()
-        c_BH = gates["forget"] * c_BH + gates["input"] * gates["candidate"]
-        h_after_BH = gates["output"] * c_BH.tanh()
+        # one sigmoid of all four: three of them take longer than the one that is not needed
+        input_BH, forget_BH, _, output_BH = gates_BG.sigmoid().chunk(4, dim=1)
+        new_BH = gates_BG[:, 2 * self.hidden : 3 * self.hidden].tanh()
+        c_BH = torch.addcmul(forget_BH * c_BH, input_BH, new_BH)
+        gates = {"input": input_BH, "forget": forget_BH, "output": output_BH, "candidate": new_BH}
+        h_after_BH = output_BH * c_BH.tanh()
         return Step(h_after_BH, (h_after_BH, c_BH), gates, [Use(h_BH, back_BG, slice(None))])
 
     def operator(self) -> Operator:
