@@ -111,10 +111,10 @@ class Rescorer:
 
     def _score(self, batch: Sequence[NBest]) -> Iterator[ScoredList]:
         texts = [one.text for nbest in batch for one in nbest.hypotheses]
-        data = "".join(f"{text}\n" for text in texts).encode()
+        data = ("\n".join(texts) + "\n").encode()
         self._refuse_reserved(batch, data)
         tokenizer = self.model.tokenizer
-        ids = tokenizer.encode_lines(data).astype(np.int64)
+        ids = tokenizer.encode_lines(data)
         ends = np.flatnonzero(ids == EOS_ID) + 1
         tree = prefix_tree(np.split(ids, ends[:-1]))
         log_probs = score_tree(self.model.lm, tree)

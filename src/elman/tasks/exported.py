@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,30 @@ from elman.core.errors import UsageError
 
 if TYPE_CHECKING:
     from elman.nets.graphs import NetGraphs
+
+
+EXAMPLE = '''\
+"""{purpose}
+
+Needs onnxruntime, numpy and tokenizers.
+"""
+
+{modules}
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+here = Path(__file__).parent
+facts = json.loads((here / "export.json").read_text(encoding="utf-8"))
+{body}'''
+
+
+def example_program(purpose: str, body: str, *, modules: Sequence[str] = ()) -> str:
+    """A program that runs without elman. `body` finds the facts of the export in `facts`, its files in the folder `here`."""
+    imports = "\n".join(f"import {module}" for module in sorted({"json", "sys", *modules}))
+    return EXAMPLE.format(purpose=purpose, modules=imports, body=body)
 
 
 @dataclass(frozen=True)

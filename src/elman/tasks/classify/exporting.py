@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from elman.core.arrays import Array
-from elman.tasks.exported import Exported
+from elman.tasks.exported import Exported, example_program
 from elman.text.rows import pad_all
 from elman.text.units.letters import SPACE_MARK, WORD_PATTERN
 from elman.text.units.vocabulary import EOS_ID, UNK, UNK_ID
@@ -17,25 +17,8 @@ LONGEST = 20  # words of a text that is compared
 # What Python's `re` finds as the words of a text, by units; in raw text a space is SPACE_MARK
 PATTERNS = {"space": r"[^ \t\n\v\f\r]+", "char": r"[\s\S]", "word": WORD_PATTERN}
 
-EXAMPLE = '''\
-"""Says what a text is, by the classifier beside this file: python example.py TEXT
-
-Needs onnxruntime, numpy and tokenizers.
-"""
-
-import json
-import re
-import sys
-import unicodedata
-import zlib
-from pathlib import Path
-
-import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
-
-here = Path(__file__).parent
-facts = json.loads((here / "export.json").read_text(encoding="utf-8"))
+PURPOSE = "Says what a text is, by the classifier beside this file: python example.py TEXT"
+USE = """\
 numbers = Tokenizer.from_file(str(here / "tokenizer.json")).get_vocab()
 session = onnxruntime.InferenceSession(here / "model.onnx")
 text = sys.argv[1] if len(sys.argv) > 1 else facts["example"]
@@ -62,7 +45,8 @@ elif facts["answers"] == "class":
     print(facts["labels"][answers[0].argmax()])
 else:
     print(",".join(label for label, share in zip(facts["labels"], answers[0]) if share >= 0.5) or "-")
-'''
+"""
+MODULES = ("re", "unicodedata", "zlib")
 
 
 def export_classifier(model: Any) -> Exported:
@@ -110,4 +94,9 @@ def export_classifier(model: Any) -> Exported:
         "buckets": buckets,
         "example": " ".join(known[:5]),
     }
-    return Exported(NetGraphs([graph], compare), model.words.tokenizer.files(), EXAMPLE, facts)
+    return Exported(
+        NetGraphs([graph], compare),
+        model.words.tokenizer.files(),
+        example_program(PURPOSE, USE, modules=MODULES),
+        facts,
+    )

@@ -5,59 +5,37 @@ from __future__ import annotations
 from typing import Any
 
 from elman.core.errors import UsageError
-from elman.tasks.exported import Exported, Exports
+from elman.tasks.exported import Exported, Exports, example_program
 from elman.tasks.lm.record import LmRecord
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 
-EXAMPLE = '''\
-"""Writes text with the language model beside this file: python example.py [PROMPT] [TOKENS] [SEED]
-
-Needs onnxruntime, numpy and tokenizers.
-"""
-
-import json
-import sys
-from pathlib import Path
-
-import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
-
-here = Path(__file__).parent
-facts = json.loads((here / "export.json").read_text(encoding="utf-8"))
+PURPOSE = "Writes text with the language model beside this file: python example.py [PROMPT] [TOKENS] [SEED]"
+USE = """\
 tokenizer = Tokenizer.from_file(str(here / "tokenizer.json"))
 session = onnxruntime.InferenceSession(here / "model.onnx")
 prompt, num_tokens, seed = [*sys.argv[1:], *["", "50", "1"][len(sys.argv) - 1 :]]
-
-
-def read(token, state):
-    """One token: the log-probabilities of the next, and the state after it."""
-    names = [output.name for output in session.get_outputs()]
-    found = dict(zip(names, session.run(None, {"tokens": np.array([token]), **state})))
-    return found["log_probs"][0], {name: found[output] for name, output in facts["state"].items()}
-
 
 state = {}
 for port in facts["graphs"]["model.onnx"]["inputs"]:
     if port["name"] in facts["start"]:
         sizes = [1 if isinstance(size, str) else size for size in port["shape"]]
         state[port["name"]] = np.full(sizes, facts["start"][port["name"]], port["type"])
-log_probs, state = read(facts["end"], state)  # a text begins behind the end of a line
 lines = [tokenizer.encode(line).ids for line in prompt.split("\\n")]
-for token in [token for line in lines for token in [facts["end"], *line]][1:]:
-    log_probs, state = read(token, state)
-
+unread = [token for line in lines for token in [facts["end"], *line]]  # a text begins behind the end of a line
 rng = np.random.default_rng(int(seed))
 for _ in range(int(num_tokens)):
-    log_probs[facts["unknown"]] = -np.inf
-    token = int(np.argmax(log_probs + rng.gumbel(size=len(log_probs))))
+    for token in unread:
+        inputs = {"tokens": np.array([token]), **state}
+        log_probs, *after = session.run(["log_probs", *facts["state"].values()], inputs)
+        state = dict(zip(facts["state"], after))
+    log_probs[0, facts["unknown"]] = -np.inf
+    token = int(np.argmax(log_probs[0] + rng.gumbel(size=log_probs.shape[1])))
     if token == facts["end"] and facts["reads_lines_alone"]:
         break
-    lines = [*lines, []] if token == facts["end"] else [*lines[:-1], [*lines[-1], token]]
-    log_probs, state = read(token, state)
+    lines, unread = [*lines, []] if token == facts["end"] else [*lines[:-1], [*lines[-1], token]], [token]
 print("\\n".join(tokenizer.decode(line) for line in lines))
-'''
+"""
 
 
 class ExportsStep(Exports):
@@ -86,4 +64,4 @@ class ExportsStep(Exports):
             "units": self.tokenizer.units,
             "reads_lines_alone": self.record.data.reset_lines,
         }
-        return Exported(self.lm.exported(), self.tokenizer.files(), EXAMPLE, facts)
+        return Exported(self.lm.exported(), self.tokenizer.files(), example_program(PURPOSE, USE), facts)

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from elman.tasks.exported import Exported
+from elman.tasks.exported import Exported, example_program
 from elman.text.gaps import MASK
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
 
-EXAMPLE = '''\
-"""Shows what may stand in the gap of a line, by the masked model beside this file: python example.py "A <mask> IN A LINE"
-
-Needs onnxruntime, numpy and tokenizers.
-"""
-
-import json
-import sys
-from pathlib import Path
-
-import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
-
-here = Path(__file__).parent
-facts = json.loads((here / "export.json").read_text(encoding="utf-8"))
+PURPOSE = (
+    'Shows what may stand in the gap of a line, by the masked model beside this file: python example.py "A <mask> HERE"'
+)
+USE = """\
 tokenizer = Tokenizer.from_file(str(here / "tokenizer.json"))
 session = onnxruntime.InferenceSession(here / "model.onnx")
 line = sys.argv[1] if len(sys.argv) > 1 else facts["example"]
@@ -38,7 +26,7 @@ log_probs = session.run(None, inputs)[0][0, gap]
 log_probs[[facts["unknown"], facts["end"]]] = -np.inf
 for token in np.argsort(-log_probs)[:5]:
     print(f"{np.exp(log_probs[token]):.4f} {tokenizer.decode([int(token)])}")
-'''
+"""
 
 
 def export_masked(model: Any) -> Exported:
@@ -51,4 +39,4 @@ def export_masked(model: Any) -> Exported:
         "units": model.tokenizer.units,
         "example": f"{symbol} {MASK}",
     }
-    return Exported(model.net.exported(), model.tokenizer.files(), EXAMPLE, facts)
+    return Exported(model.net.exported(), model.tokenizer.files(), example_program(PURPOSE, USE), facts)

@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from elman.tasks.exported import Exported
+from elman.tasks.exported import Exported, example_program
 from elman.tasks.seq2seq.assets import SOURCE_PREFIX
 from elman.text.units.vocabulary import EOS_ID
 
-EXAMPLE = '''\
-"""Writes the target of a source, by the model of pairs beside this file: python example.py SOURCE
-
-Takes the likeliest token at every step. Needs onnxruntime, numpy and tokenizers.
-"""
-
-import json
-import sys
-from pathlib import Path
-
-import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
-
-here = Path(__file__).parent
-facts = json.loads((here / "export.json").read_text(encoding="utf-8"))
+PURPOSE = "Writes the likeliest target of a source, by the model of pairs beside this file: python example.py SOURCE"
+USE = '''\
 reader, writer = (Tokenizer.from_file(str(here / facts[name])) for name in ("source_tokenizer", "target_tokenizer"))
 encoder, decoder = (onnxruntime.InferenceSession(here / name) for name in ("encoder.onnx", "decoder.onnx"))
 source = sys.argv[1] if len(sys.argv) > 1 else facts["example"]
@@ -60,4 +46,4 @@ def export_translator(model: Any) -> Exported:
         "most_tokens_ratio": 3,
         "example": model.source.decode(range(EOS_ID + 1, min(EOS_ID + 6, model.source.vocab_size))),
     }
-    return Exported(model.net.exported(), model.assets.files(), EXAMPLE, facts)
+    return Exported(model.net.exported(), model.assets.files(), example_program(PURPOSE, USE), facts)

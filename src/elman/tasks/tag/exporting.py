@@ -5,27 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from elman.core.errors import UsageError
-from elman.tasks.exported import Exported
+from elman.tasks.exported import Exported, example_program
 from elman.tasks.tag.data import MAX_SPELLING
 from elman.text.units.vocabulary import EOS_ID
 
-EXAMPLE = '''\
-"""Tags the words of a line, by the tagger beside this file: python example.py "A LINE OF WORDS"
-
-Needs onnxruntime, numpy and tokenizers.
-"""
-
-import json
-import sys
-import unicodedata
-from pathlib import Path
-
-import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
-
-here = Path(__file__).parent
-facts = json.loads((here / "export.json").read_text(encoding="utf-8"))
+PURPOSE = 'Tags the words of a line, by the tagger beside this file: python example.py "A LINE OF WORDS"'
+USE = """\
 numbers, characters = (
     {token: i for token, i in Tokenizer.from_file(str(here / name)).get_vocab().items() if i > facts["end"]}
     for name in ("tokenizer.json", "character_tokenizer.json")
@@ -63,7 +48,8 @@ if transitions:  # of a CRF the likeliest sequence, by Viterbi; the last row and
         path.append(int(came_from[path[-1]]))
     best = path[::-1]
 print(" ".join(facts["labels"][number] for number in best))
-'''
+"""
+MODULES = ("unicodedata",)
 
 
 def export_tagger(model: Any) -> Exported:
@@ -81,4 +67,4 @@ def export_tagger(model: Any) -> Exported:
         "max_spelling": MAX_SPELLING,
         "example": " ".join(model.lexicon.words.tokens[EOS_ID + 1 :][:5]),
     }
-    return Exported(model.net.exported(), model.lexicon.files(), EXAMPLE, facts)
+    return Exported(model.net.exported(), model.lexicon.files(), example_program(PURPOSE, USE, modules=MODULES), facts)

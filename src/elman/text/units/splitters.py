@@ -20,7 +20,9 @@ from elman.text.units.letters import SPACE_MARK, split_long, split_words
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK, UNK_ID
 
 SPECIAL_TOKENS = (UNK, EOS)  # the first two symbols of every vocabulary
-MEMO_CHUNKS = 400_000  # chunks whose ids are cached; beyond it the cache is cleared, so that memory stays bounded
+MEMO_CHUNKS = (
+    200_000  # chunks whose ids are cached, some 60 MB; then the cache is cleared, so that memory stays bounded
+)
 MEMO_BYTES = 64  # longer chunks are not cached: they rarely occur again
 PIECE_BYTES = 1 << 20  # longer lines are split into pieces of about this size, to limit the memory for words
 _WHITESPACE = re.compile(r"[ \t\n\v\f\r]+")  # ASCII only; str.split() would also split at U+00A0 and U+3000
