@@ -54,7 +54,7 @@ class PrefixTree:
         for t in range(self.num_levels):
             is_new = (self.shared <= t) & (self.lengths > t)
             new, parents_R, numbers_R = np.flatnonzero(is_new), numbers_R, np.cumsum(is_new) - 1
-            tokens = np.array([self.rows[row][t] for row in new], dtype=np.int64)
+            tokens = np.array([self.rows[row][t] for row in new.tolist()], dtype=np.int64)
             yield Level(tokens, parents_R[new], numbers_R)
 
 
@@ -89,7 +89,7 @@ def score_tree(lm: FreeModel[S], tree: PrefixTree) -> Array:
         found[ending] = totals[numbers[ending]]
     going_on = np.flatnonzero(tree.lengths > tree.num_levels)
     if len(going_on):
-        rests = [tree.rows[row][tree.num_levels :] for row in going_on]
+        rests = [tree.rows[row][tree.num_levels :] for row in going_on.tolist()]
         found[going_on] = totals[numbers[going_on]] + _score_rests(lm, rests, select(state, numbers[going_on]))
     return found[tree.places]
 
@@ -103,7 +103,7 @@ def _score_rests(lm: FreeModel[S], rests: Sequence[Array], state: S) -> Array:
         size = min(max(1, PIECE_TOKENS // len(active)), int(lengths[active].max()) - begin)
         sizes = np.minimum(lengths[active] - begin, size)
         tokens = np.zeros((len(active), size), dtype=np.int64)
-        for row, rest, num_tokens in zip(tokens, (rests[place] for place in active), sizes, strict=True):
+        for row, rest, num_tokens in zip(tokens, (rests[place] for place in active.tolist()), sizes, strict=True):
             row[:num_tokens] = rest[begin : begin + num_tokens]
         log_probs, state = lm.score(tokens, sizes, state)
         found[active] += refuse_nan(log_probs).sum(axis=1, dtype=np.float64)
