@@ -18,7 +18,7 @@ from elman.core import files
 from elman.core.arrays import Array
 from elman.core.errors import DataError, ElmanError, WriteError
 from elman.core.settings import Config
-from elman.core.stored import FORMAT_VERSION, Manifest, Stored, open_directory, read_consistently
+from elman.core.stored import FORMAT_VERSION, Manifest, Stored, read_consistently
 from elman.training.config import TrainConfig
 from elman.training.journal import METRICS
 
@@ -163,7 +163,7 @@ class Saved(Generic[R]):
             return build(tensors)
         except ElmanError as error:
             raise DataError(f"{self._stored.path(TENSORS)}: {error.what}", hint=error.hint) from None
-        except (LookupError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, RuntimeError, MemoryError, OverflowError) as error:
             raise DataError(f"{self._stored.path(TENSORS)} does not fit {CONFIG}: {error}") from None
 
     @property
@@ -183,13 +183,14 @@ def load(directory: Path, kind: type[R], restore: Callable[[Saved[R]], T], *, ve
 
 def task_of(directory: Path) -> str:
     """What the model in a directory is for."""
-    task = _read_json(open_directory(directory, verify=False)).get("task")
+    task = read_consistently(directory, _read_json, verify=False).get("task")
     return task if isinstance(task, str) else "lm"
 
 
 def _validated(kind: type[R], stored: Stored) -> R:
+    content = _read_json(stored)
     try:
-        return kind.model_validate(_read_json(stored))
+        return kind.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))

@@ -119,22 +119,21 @@ def _write(found: Iterator[tuple[str, Array]], out: Path, *, per_token: bool) ->
     """All vectors in one file, whole or not at all. -> how many lines, and how wide they are"""
     import numpy as np
 
-    from elman.core.files import replacing
+    from elman.core.outputs import open_output
 
     number, width = 0, 0
-    with replacing(out) as temporary:
+    with open_output(out, overwrite=True) as file:
         if out.suffix == ".npy":
             rows = [vector for _, vector in found]
             number, width = len(rows), len(rows[0]) if rows else 0
             array = np.array(rows, dtype=np.float32).reshape(number, width)
-            with temporary.open("wb") as file:  # np.save would say of a full disk only how many bytes it lacks
-                np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-                file.write(array.data)
+            # np.save would say of a full disk only how many bytes it lacks
+            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+            file.write(array.data)
         else:
-            with temporary.open("w", encoding="utf-8") as lines:
-                for line, vector in found:
-                    number, width = number + 1, vector.shape[-1]
-                    lines.write(json_.dumps(_record(line, vector), ensure_ascii=False) + "\n")
+            for line, vector in found:
+                number, width = number + 1, vector.shape[-1]
+                file.write(json_.dumps(_record(line, vector), ensure_ascii=False).encode() + b"\n")
     return number, width
 
 

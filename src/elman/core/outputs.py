@@ -56,7 +56,7 @@ def open_output(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
         elif path.exists() and not path.is_file():  # a device or a pipe, which no file can replace
             file = stack.enter_context(path.open("wb"))
         else:
-            file = stack.enter_context(stack.enter_context(replacing(path)).open("wb"))
+            file = stack.enter_context(stack.enter_context(replacing(path.resolve())).open("wb"))  # a link stays one
         if path.suffix == ".gz":  # the same bytes for the same content: neither its name nor the time is inside
             file = stack.enter_context(gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0))
         yield cast(IO[bytes], file)

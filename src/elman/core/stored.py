@@ -6,11 +6,12 @@ import hashlib
 import json
 import mmap
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, BinaryIO, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -26,6 +27,8 @@ MANIFEST = "manifest.json"
 NEW = ".new"  # suffix of a file that has not been renamed to its final name yet
 
 CHUNK_BYTES = 8 << 20  # bytes hashed and written at once
+MAX_CHANGED_BYTES = 64 << 20  # of a file that may be another than the manifest says, since nothing is verified
+MAX_MANIFEST_BYTES = 16 << 20  # of no model: ten thousand files have 2 MB
 
 _DAMAGED = "the file is damaged or was changed; copy the model again from its source, or train it again"
 
@@ -57,23 +60,40 @@ class Manifest(Config):
 def read_tensors(path: Path, *, expected: Entry | None = None) -> dict[str, Array]:
     """The tensors of a safetensors file, memory-mapped and read-only. `expected`: its size and checksum, verified."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if os.fstat(file.fileno()).st_size == 0:
                 raise DataError(f"{path} is empty", hint=_DAMAGED)
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        if expected is not None:
-            _check(path, view, expected)
+            if expected is not None:
+                _check(path, view, expected)
         return parse_tensors(path, view)
     except OSError as error:
         raise _unreadable(path, error) from None
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """A file, open for reading; a pipe, a device or a folder in its place is refused, not waited for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DataError(f"{path} is not a regular file", hint=_DAMAGED)
+    return os.fdopen(descriptor, "rb")
+
+
+def _read_regular(path: Path, limit: int) -> bytes:
+    """The bytes of a file that has no more than `limit`."""
+    with open_regular(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > limit:
+            raise DataError(f"{path} has {size} bytes, where {limit} are expected at most", hint=_DAMAGED)
+        return file.read()
+
+
 def holds_model(directory: Path) -> bool:
     """Whether this is a model directory, intact or not."""
     try:
-        manifest = json.loads((directory / MANIFEST).read_bytes())
+        manifest = json.loads(_read_regular(directory / MANIFEST, MAX_MANIFEST_BYTES))
         return isinstance(manifest, dict) and "format_version" in manifest and "files" in manifest
-    except (OSError, ValueError, RecursionError):
+    except (OSError, DataError, ValueError, RecursionError):
         return False
 
 
@@ -93,8 +113,9 @@ class Stored:
     def read(self, name: str) -> bytes:
         """The bytes of a file."""
         path, expected = self._find(name)
+        limit = expected.size if self.verify else max(expected.size, MAX_CHANGED_BYTES)
         try:
-            data = path.read_bytes()
+            data = _read_regular(path, limit)
         except OSError as error:
             raise _unreadable(path, error) from None
         if self.verify:
@@ -156,7 +177,7 @@ def read_manifest(directory: Path) -> Manifest:
     """The manifest of a model directory."""
     path = directory / MANIFEST
     try:
-        raw = json.loads(path.read_bytes())
+        raw = json.loads(_read_regular(path, MAX_MANIFEST_BYTES))
     except OSError as error:
         raise _unreadable(path, error) from None
     except (ValueError, RecursionError) as error:

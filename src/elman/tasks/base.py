@@ -318,8 +318,11 @@ class NetTask(Task[R], Generic[R, A, H]):
         """The model that was saved in a directory."""
 
         def restore(saved: store.Saved[R]) -> TaskModel[R]:
-            assets = self.read_assets(saved.record, saved.read)
-            net = saved.restore(lambda tensors: self.restore(saved.record, assets, tensors))
+            from elman.nets.allocation import BoundedBy
+
+            assets, tensors = self.read_assets(saved.record, saved.read), saved.tensors()
+            with BoundedBy(tensors):
+                net = saved.restore(lambda tensors: self.restore(saved.record, assets, tensors), tensors)
             return self.wrap(saved.record, assets, net, directory)
 
         return store.load(directory, self.record_type, restore, verify=verify)

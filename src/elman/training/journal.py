@@ -14,6 +14,9 @@ from elman.core.errors import ElmanError, WriteError
 METRICS = "metrics.jsonl"
 EVENTS = "events"
 
+# Never through a link: a folder of somebody else's making could point anywhere.
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
 
 def read_journal(directory: Path, *, report: Callable[[str], None]) -> list[dict[str, Any]]:
     """The lines of a metrics.jsonl. What is not one, as after damage to the disk, is left out and reported."""
@@ -41,7 +44,7 @@ class Journal:
         self._open_events = None if events is None else _event_opener(events, step)
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("ab")
+            self._file = os.fdopen(os.open(self.path, _APPEND, 0o666), "ab")
         except OSError as error:
             raise _cannot_write(self.path, error) from None
         self.cut(min(position, self.position))

@@ -43,6 +43,7 @@ class Family(ABC, Generic[C]):
 
     record: ClassVar[type[Any]]  # its settings; the field `family` lists its names
     is_trained: ClassVar[bool] = False  # by descending on a loss, over minutes
+    is_built: ClassVar[bool] = False  # as a net, by its settings, before it takes its tensors
     counts_on_disk: ClassVar[bool] = False  # within so much memory as --memory gives
     needs_members: ClassVar[bool] = False  # not made from text: of other models, or by another tool
 
@@ -83,7 +84,7 @@ class MemberFamily(Family[C]):
 class NetFamily(Family[N]):
     """Nets. What one costs, and the learning rate it stands, are said by its record (`NetConfig.layer_weights`)."""
 
-    is_trained = True
+    is_trained = is_built = True
 
     @abstractmethod
     def net_class(self) -> type[NeuralModel[Any]]:

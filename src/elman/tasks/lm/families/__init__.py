@@ -65,4 +65,10 @@ def find_family(name: object) -> Family[Any]:
 
 def restore_model(config: Config, tensors: Mapping[str, Array], shape: Shape) -> Saveable:
     """The model that was saved with these settings and tensors."""
-    return find_family(getattr(config, "family", None)).restore(config, tensors, shape)
+    family = find_family(getattr(config, "family", None))
+    if not family.is_built:
+        return family.restore(config, tensors, shape)
+    from elman.nets.allocation import BoundedBy
+
+    with BoundedBy(tensors):
+        return family.restore(config, tensors, shape)

@@ -27,6 +27,7 @@ class HfFamily(MemberFamily[HfConfig]):
     """Not made from text here."""
 
     record = HfConfig
+    is_built = True
     made_by = "elman import HF_DIR --out DIR"
 
     def restore(self, config: HfConfig, tensors: Mapping[str, Array], shape: Shape) -> Saveable:

@@ -24,6 +24,7 @@ class Int8Family(MemberFamily[Int8Config]):
     """Nets that are used, and no longer trained."""
 
     record = Int8Config
+    is_built = True
     made_by = "elman export DIR --format int8 --out DIR"
 
     def restore(self, config: Int8Config, tensors: Mapping[str, Array], shape: Shape) -> Saveable:
