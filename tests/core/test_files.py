@@ -256,20 +256,6 @@ def test_a_file_size_limit_keeps_the_old_model_and_leaves_no_stray_file(tmp_path
     assert contents_of(tmp_path) == (b"old", 5)
 
 
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)], capture_output=True, check=False
-    )
-    if mount.returncode:
-        pytest.skip("mounting a tmpfs needs root")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
 def test_a_full_disk_keeps_the_old_model_and_leaves_no_stray_file(tiny_disk: Path) -> None:
     directory = tiny_disk / "model"
     write(directory, OLD)

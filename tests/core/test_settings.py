@@ -79,6 +79,8 @@ def test_a_recipe_that_is_none_is_refused(tmp_path: Path) -> None:
         ("[modle]\n", r"there is no section \[modle\]"),
         ("model = 3\n", "outside a table"),
         ("[", "not TOML"),
+        (f"[train]\nsteps = {'9' * 5_000}\n", "a number with too many digits"),
+        (f"[data]\nsource = {'[' * 50_000}", "nested too deeply"),
     ):
         path.write_text(text)
         with pytest.raises(UsageError, match=message):

@@ -115,6 +115,7 @@ def test_a_signalling_nan_is_refused_without_a_warning(kind: str, bits: int) -> 
         ({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, "not a safetensors file"),
         ({"a": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}, "malformed header"),
         ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], "more": {}}}, None),
+        ({"a": {"dtype": "F32", "shape": [0, 1 << 62], "data_offsets": [0, 0]}}, "corrupt|not a safetensors file"),
         ({str(i): {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(MAX_TENSORS + 2)}, "limit"),
     ],
 )

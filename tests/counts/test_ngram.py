@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elman.core.arrays import Array
-from elman.counts.ngram import TrieModel
+from elman.core.errors import DataError
+from elman.counts.ngram import NgramModel, TrieModel
 from elman.counts.scratch import Scratch
 from elman.lm.evaluate import line_starts, stream_scorer
 from elman.lm.protocol import score_by_steps
@@ -81,3 +84,20 @@ def test_rows_without_tokens_keep_their_state(key: tuple[str, int, bool]) -> Non
         scored, after = lm.score(np.zeros((3, width), np.int64), np.array([0, 0, 0]), begin)
         assert scored.shape == (3, width) and not scored.any()
         np.testing.assert_array_equal(after, begin)
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "message"),
+    [
+        ("words.2", lambda words: words + np.uint16(60_000), "words that are not in its vocabulary"),
+        ("starts.1", lambda starts: np.concatenate([starts[:1], starts[-2:0:-1], starts[-1:]]), "are inconsistent"),
+    ],
+)
+def test_tables_that_point_out_of_one_another_are_refused(
+    table: str, change: Callable[[Array], Array], message: str
+) -> None:
+    tensors = fit("kneser_ney", order=4, reset_lines=True).tensors()
+    shape = {"order": 4, "vocab_size": VOCAB_SIZE, "reset_lines": True}
+    NgramModel.from_tensors(tensors, **shape)
+    with pytest.raises(DataError, match=message):
+        NgramModel.from_tensors(tensors | {table: change(tensors[table].astype(np.uint16))}, **shape)

@@ -165,16 +165,23 @@ def test_nul_is_refused_or_dropped_or_accepted(tmp_path):
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 def test_utf16_is_recognised(tmp_path, encoding):
     path = _file(tmp_path, "Some text\nin two lines\n".encode(encoding))
-    for data in (STRICT, SKIPPING, REPLACING):
+    for data in (STRICT, SKIPPING):
         with pytest.raises(DataError, match="UTF-16"):
             _text(path, data=data)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-32-be"])
+def test_whatever_is_no_utf8_is_replaced_where_that_is_asked_for(tmp_path, encoding):
+    assert _text(_file(tmp_path, b"ab\0cd\xff\n"), data=REPLACING).decode() == "ab\ufffdcd\ufffd\n"
+    wide = _text(_file(tmp_path, "Some text\nin two lines\n".encode(encoding)), data=REPLACING)
+    assert wide.decode().count("\ufffd") > 20 and b"\0" not in wide
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 def test_wide_letters_without_a_mark_are_recognised_whatever_their_accents(tmp_path, encoding):
     """With one accent in it, such a file was called Latin-1, and iconv made letters and NULs of it."""
     path = _file(tmp_path, "Ein Café\nund ein Tee\n".encode(encoding))
-    for data in (STRICT, SKIPPING, REPLACING):
+    for data in (STRICT, SKIPPING):
         with pytest.raises(DataError, match="looks like UTF-") as refused:
             _text(path, data=data)
         assert f"iconv -f {encoding.upper().replace('-LE', 'LE').replace('-BE', 'BE')} " in str(refused.value)

@@ -139,6 +139,10 @@ def read_recipe(path: Path) -> Sections:
         raise MissingError(f"cannot read the recipe {path}: {error.strerror}", hint=hint) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
+    except ValueError:  # Python's limit on digits, which speaks of Python
+        raise UsageError(f"{path} has a number with too many digits") from None
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply") from None
     for section, values in tables.items():
         if section not in SECTIONS:
             raise UsageError(f"{path}: there is no section [{section}]", hint=f"sections: {', '.join(SECTIONS)}")

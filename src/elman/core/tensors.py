@@ -65,7 +65,10 @@ def parse_tensors(path: Path, view: memoryview) -> dict[str, Array]:
         if begin + place.end > len(view):
             raise DataError(f"{path} is truncated: {name!r} ends at byte {begin + place.end}, the file at {len(view)}")
         flat: Array = np.frombuffer(view[begin + place.start : begin + place.end], dtype=place.dtype)
-        tensors[name] = flat.reshape(place.shape)
+        try:
+            tensors[name] = flat.reshape(place.shape)
+        except ValueError:  # empty, and one of its sides beyond what an array can have
+            raise DataError(f"{path} is corrupt: tensor {name!r} has shape {place.shape}") from None
         reached = place.end
     if begin + reached != len(view):
         raise DataError(f"{path} is corrupt: {len(view) - begin - reached} bytes belong to no tensor")

@@ -1,13 +1,14 @@
 """Arrays for counting, in memory or in temporary files, and a thread pool for chunks of work.
 
-The files are memory-mapped. Their pages are released after every chunk, so that only a few chunks stay resident, whatever
-the size of the corpus. Access is sequential or sorted, so the file system can keep up.
+The files are memory-mapped and have no name, so they are gone with the process, however it ends. Their pages are released after
+every chunk, so that only a few chunks stay resident, whatever the size of the corpus. Access is sequential or sorted, so the
+file system can keep up.
 """
 
 from __future__ import annotations
 
 import mmap
-import shutil
+import os
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +33,7 @@ MIN_MEMORY = 256 << 20  # smallest limit in bytes; the interpreter and numpy tak
 
 
 class Scratch:
-    """Allocates arrays for counting within a memory limit. A context manager: its files are removed at the end."""
+    """Allocates arrays for counting within a memory limit. A context manager: its files are given up at the end."""
 
     def __init__(self, memory_bytes: int | None = None, *, directory: Path | None = None, threads: int | None = None):
         check_memory(memory_bytes)
@@ -40,8 +41,7 @@ class Scratch:
         self.threads = threads or num_workers()
         self.spills = False
         self.chunk_rows = 1 << 17  # rows per chunk of work; its arrays fit into the cache
-        self._parent = directory
-        self._folder: Path | None = None
+        self._directory = directory
         self._maps: list[np.memmap[Any, Any]] = []
 
     def plan(self, num_tokens: int, order: int) -> None:
@@ -57,14 +57,14 @@ class Scratch:
         """An uninitialised array. Untouched rows cost no memory, so `rows` may be an upper bound."""
         if not self.spills or rows == 0:
             return np.empty(rows, dtype)
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="elman-count-", dir=self._parent))
-        path = self._folder / f"{len(self._maps)}"
         try:
-            array = np.memmap(path, dtype, mode="w+", shape=(rows,))
+            with tempfile.TemporaryFile(dir=self._directory) as file:
+                # its space is reserved: on a full disk a page that cannot be written back would end the process
+                os.posix_fallocate(file.fileno(), 0, rows * np.dtype(dtype).itemsize)
+                array = np.memmap(file, dtype, mode="r+", shape=(rows,))
         except OSError as error:
             raise WriteError(
-                f"cannot create temporary files in {self._folder}: {error.strerror}",
+                f"cannot create temporary files in {self._directory or tempfile.gettempdir()}: {error.strerror}",
                 hint="free disk space, set TMPDIR to another disk, or raise --memory",
             ) from None
         self._maps.append(array)
@@ -100,8 +100,6 @@ class Scratch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._maps.clear()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def check_memory(memory_bytes: int | None) -> None:

@@ -27,6 +27,7 @@ from elman.tasks.sizing import FasterMachineError, Run, second_look, size
 from elman.training.budget import Budget, Reserve, check_feasible, format_duration
 from elman.training.config import TrainConfig
 from elman.training.journal import read_journal
+from elman.training.plan import USUAL_MACHINE
 from elman.training.progress import Outcome, Wording
 from elman.training.threads import advise_on_load, choose_threads, prepare_environment
 
@@ -64,7 +65,7 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
     torch.set_num_threads(threads)
     if (advice := advise_on_load(threads)) is not None:
         request.report(advice)
-    machine = measure_machine()
+    machine = USUAL_MACHINE if request.budget is None else measure_machine()
     run, plan = size(task, prepared, request, machine)
     try:
         return _begin(run, prepared, request, on_progress=second_look(task, prepared, request, plan, machine))

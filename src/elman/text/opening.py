@@ -73,17 +73,22 @@ class Opened(NamedTuple):
 
 @contextmanager
 def open_source(
-    source: Source, *, header: bool | None = None, any_bytes: bool = False, is_table: bool = False
+    source: Source,
+    *,
+    header: bool | None = None,
+    any_bytes: bool = False,
+    any_encoding: bool = False,
+    is_table: bool = False,
 ) -> Iterator[Opened]:
     """The bytes of a source, uncompressed. header: whether the first row of a CSV file names its columns.
 
-    is_table: where a table is read, CSV is known in a pipe by its first row.
+    any_encoding: what is not UTF-8 is to be replaced. is_table: where a table is read, CSV is known in a pipe by its first row.
     """
     if isinstance(source, MemorySource):
         yield Opened(io.BytesIO(source.data), source.kind)
         return
     if str(source) == STDIN:
-        with _open_stdin(any_bytes=any_bytes, header=header, is_table=is_table) as opened:
+        with _open_stdin(any_bytes=any_bytes, any_encoding=any_encoding, header=header, is_table=is_table) as opened:
             yield opened
         return
     name = str(source)
@@ -99,7 +104,7 @@ def open_source(
             yield Opened(cast(IO[bytes], io.BufferedReader(_Chunks(parquet_as_lines(name)))), "records")
             return
         if not any_bytes:
-            refuse_binary(start, name)
+            refuse_binary(start, name, any_encoding=any_encoding)
         if inner.endswith(".csv"):
             lines, has_names = csv_as_lines(buffered, name, header=header)
             yield Opened(cast(IO[bytes], io.BufferedReader(_Chunks(lines))), "csv" if has_names else "lines")
@@ -112,7 +117,7 @@ def _with_peek(file: IO[bytes]) -> io.BufferedReader:
 
 
 @contextmanager
-def _open_stdin(*, any_bytes: bool, header: bool | None, is_table: bool) -> Iterator[Opened]:
+def _open_stdin(*, any_bytes: bool, any_encoding: bool, header: bool | None, is_table: bool) -> Iterator[Opened]:
     """Stdin, uncompressed like a file; what can only be read from a file is refused by its name."""
     if sys.stdin is None:
         raise MissingError("cannot read stdin: it is closed", hint="give a file, or pipe a text in")
@@ -125,7 +130,7 @@ def _open_stdin(*, any_bytes: bool, header: bool | None, is_table: bool) -> Iter
     with _uncompressed(buffered, STDIN) as plain:
         text = _with_peek(plain)
         if not any_bytes:
-            refuse_binary(_peek(text, STDIN), "stdin")
+            refuse_binary(_peek(text, STDIN), "stdin", any_encoding=any_encoding)
         if is_table and header is not False and begins_like_csv(text.peek()):
             lines, _ = csv_as_lines(text, STDIN, header=True)
             yield Opened(cast(IO[bytes], io.BufferedReader(_Chunks(lines))), "csv")
@@ -251,12 +256,12 @@ def parquet_as_lines(name: str) -> Iterator[bytes]:
             yield json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n"
 
 
-def refuse_binary(start: bytes, name: str) -> None:
-    """An error for what begins like something else than text."""
-    if start.startswith(_UTF32):
-        raise DataError(f"{name} is UTF-32", hint=f"elman reads UTF-8: iconv -f UTF-32 -t UTF-8 {name} > NEW")
-    if start.startswith(_UTF16):
-        raise DataError(f"{name} is UTF-16", hint=f"elman reads UTF-8: iconv -f UTF-16 -t UTF-8 {name} > NEW")
+def refuse_binary(start: bytes, name: str, *, any_encoding: bool) -> None:
+    """An error for what begins like something else than text, or than UTF-8 unless that is to be replaced."""
+    for marks, encoding in () if any_encoding else ((_UTF32, "UTF-32"), (_UTF16, "UTF-16")):
+        if start.startswith(marks):
+            hint = f"elman reads UTF-8: iconv -f {encoding} -t UTF-8 {name} > NEW"
+            raise DataError(f"{name} is {encoding}", hint=hint)
     for magic, what in _MAGIC.items():
         if start.startswith(magic):
             raise DataError(f"{name} is {what}, not text", hint="give a file of text, or turn it into one first")

@@ -115,7 +115,13 @@ class Reader:
 
     def _open(self, source: Source) -> AbstractContextManager[Opened]:
         is_table = self._keeps_records and not self._any_bytes
-        return open_source(source, header=self._header, any_bytes=self._any_bytes, is_table=is_table)
+        return open_source(
+            source,
+            header=self._header,
+            any_bytes=self._any_bytes,
+            any_encoding=self._data.errors == "replace",
+            is_table=is_table,
+        )
 
     def without(self, lines: LineBlock, find_fault: Callable[[bytes], Fault | None]) -> LineBlock:
         """The lines without those that have a fault, if bad lines are dropped; otherwise the first one is an error."""
@@ -148,7 +154,8 @@ class Reader:
     def _without_marks(self, lines: LineBlock) -> LineBlock:
         data = lines.data
         if lines.first == 1:
-            if data.startswith((b"\xff\xfe", b"\xfe\xff")) and not self._any_bytes:
+            is_taken_as_it_is = self._any_bytes or self._data.errors == "replace"
+            if data.startswith((b"\xff\xfe", b"\xfe\xff")) and not is_taken_as_it_is:
                 raise _not_utf8(f"{lines.source} is UTF-16", "UTF-16")
             data = data.removeprefix(b"\xef\xbb\xbf")
         if b"\r" in data:
@@ -158,13 +165,13 @@ class Reader:
     def _checked(self, lines: LineBlock) -> LineBlock:
         if self._any_bytes:
             return lines
+        if self._data.errors == "replace":
+            data = lines.data if _is_utf8(lines.data) else lines.data.decode(errors="replace").encode()
+            return replace(lines, data=data.replace(b"\0", "\ufffd".encode()))
         if lines.first == 1:
             _refuse_wide(lines.data, lines.source)
         if not _is_utf8(lines.data):
-            if self._data.errors == "replace":
-                lines = replace(lines, data=lines.data.decode(errors="replace").encode())
-            else:
-                lines = self.without(lines, _utf8_fault)
+            lines = self.without(lines, _utf8_fault)
         if b"\0" in lines.data:
             lines = self.without(lines, _nul_fault)
         return lines

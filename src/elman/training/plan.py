@@ -22,6 +22,10 @@ class Machine:
     bfloat16_speedup: float = 1.0  # over float32
 
 
+# What a run without a budget is planned for, wherever it runs: the same command and seed make the same net.
+USUAL_MACHINE = Machine(100e9)
+
+
 @dataclass(frozen=True)
 class Means:
     """What a plan has to go by: the time, the machine, and what the user has set, which is not to be chosen."""

@@ -33,6 +33,9 @@ MIN_STEPS = 1_200  # steps of a run: a short one takes smaller batches rather th
 MOST_ROWS, FEWEST_ROWS = 64, 8  # of a batch
 HIGHEST_RATE, WIDE, VERY_WIDE = 0.005, 256, 512
 MAX_DROPOUT, COUNTED_PASSES = 0.6, 40  # more passes need no more dropout
+COMMITTEE_DROPOUT = (
+    0.5  # at most, of each of several nets: what each learns by heart is another thing, and their mean forgets it
+)
 # An eighth of Penn Treebank, 20 passes, 256 units: 177.4 with dropout alone, 175.8 with these; but all of it, 22 passes,
 # 768 units: 91.6 with these, where ten minutes of 512 units without them have 90.1 (docs/log.md)
 MANY_PASSES, WORD_DROPOUT, WEIGHT_DROPOUT = 40, 0.1, 0.4
@@ -129,6 +132,8 @@ def plan_text(record: type[NetConfig], means: Means, *, family: str, num_tokens:
         note = "more would not make it better, so it will end before its time is over (--epochs for another number)"
     if not any(key.startswith("dropout") for key in given):
         chosen |= _choose_noise(record, passes, hidden, given)
+        if chosen.get("nets", given.get("nets", 1)) != 1:
+            chosen["dropout"] = min(chosen["dropout"], COMMITTEE_DROPOUT)
     if family == "transformer":
         chosen |= _choose_window(given, num_tokens)
     if given.get("recurrence") == "additive" and "layer_norm" not in given:

@@ -1,4 +1,4 @@
-"""Signals: the first Ctrl-C or SIGTERM asks the run to save itself, the second ends the process at once."""
+"""Signals: the first Ctrl-C, SIGTERM or SIGHUP asks the run to save itself, the second ends the process at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Stopped(ElmanError):  # noqa: N818 - it says what happened
 
 
 class Signals:
-    """Remembers the first SIGINT or SIGTERM inside the block; then the old handlers are restored, for the second."""
+    """Remembers the first signal inside the block; then the old handlers are restored, for the second."""
 
     def __init__(self) -> None:
         self.caught: int | None = None
@@ -28,7 +28,8 @@ class Signals:
 
     def __enter__(self) -> Signals:
         if threading.current_thread() is threading.main_thread():  # only there can handlers be set
-            for signum in (signal.SIGINT, signal.SIGTERM):
+            hears_hangup = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # nohup ignores it
+            for signum in (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hears_hangup else ())):
                 self._before[signum] = signal.signal(signum, self._catch)
         return self
 

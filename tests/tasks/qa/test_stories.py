@@ -62,6 +62,7 @@ def test_records_and_tables_are_questions_too(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.txt", "1 A b.\n2 Where?\n", "line 2 of .* has a question without an answer"),
+        ("a.txt", f"{'9' * 5_000} A b.\n", "line 1 of .* has no context, question and answer"),
         ("a.txt", "just text\n", "line 1 of .* has no context, question and answer"),
         ("a.jsonl", '{"context": "a", "question": "b"}\n', "line 1 of .* has no `answer`"),
         ("a.jsonl", '{"question": "b", "answer": "c"}\n', "line 1 of .* has no `context`"),

@@ -28,7 +28,7 @@ from elman.text.units.word_list import WordList
 
 FIRST = 2  # id of the first sentence in the table: 0 and 1 are reserved
 MAX_SENTENCE = 10_000  # words of a sentence; longer ones are refused
-_NUMBERED = re.compile(r"(\d+) (.+)")
+_NUMBERED = re.compile(r"(\d{1,18}) (.+)")
 _END = re.compile(r"(?<=[.!?])\s+|\n+")
 _RECORD_HINT = 'a record looks like {"context": "...", "question": "...", "answer": "..."}'
 
