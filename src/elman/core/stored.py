@@ -15,6 +15,7 @@ from typing import Annotated, BinaryIO, TypeVar
 
 from pydantic import Field, ValidationError
 
+from elman.core import verified
 from elman.core.arrays import Array
 from elman.core.errors import BusyError, DataError, MissingError
 from elman.core.settings import Config
@@ -61,11 +62,13 @@ def read_tensors(path: Path, *, expected: Entry | None = None) -> dict[str, Arra
     """The tensors of a safetensors file, memory-mapped and read-only. `expected`: its size and checksum, verified."""
     try:
         with open_regular(path) as file:
-            if os.fstat(file.fileno()).st_size == 0:
+            status = os.fstat(file.fileno())
+            if status.st_size == 0:
                 raise DataError(f"{path} is empty", hint=_DAMAGED)
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            if expected is not None:
+            if expected is not None and not verified.is_known(status, expected.sha256):
                 _check(path, view, expected)
+                verified.remember(status, expected.sha256)
         return parse_tensors(path, view)
     except OSError as error:
         raise _unreadable(path, error) from None

@@ -6,13 +6,12 @@ Made of vl-convert's own copy, without any network; that takes two seconds, so t
 from __future__ import annotations
 
 import contextlib
-import os
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 
 from elman.core.errors import ElmanError
 from elman.core.files import write_bytes
+from elman.core.verified import user_cache
 
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
@@ -20,7 +19,7 @@ SNIPPET = "window.vegaEmbed = vegaEmbed;"
 @cache
 def vega_script() -> bytes:
     """The script. It defines `window.vegaEmbed`, and runs no code that is made of text if it is called with `ast: true`."""
-    path = _cache_folder() / f"vega-{metadata.version('vl-convert-python')}.js"
+    path = user_cache() / f"vega-{metadata.version('vl-convert-python')}.js"
     with contextlib.suppress(OSError):
         return path.read_bytes()
     import vl_convert
@@ -30,7 +29,3 @@ def vega_script() -> bytes:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, script)
     return script
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elman"
