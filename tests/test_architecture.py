@@ -29,7 +29,7 @@ LAYERS = (
     ("tasks",),
     ("api",),
     ("compare",),
-    ("engine", "export", "rescore", "serve"),
+    ("doctor", "engine", "export", "rescore", "serve"),
     ("cli",),
     ("testing", "__main__"),
 )

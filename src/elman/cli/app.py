@@ -24,6 +24,7 @@ from elman import __version__
 from elman.cli import (
     compare,
     demo,
+    doctor,
     encode,
     evaluate,
     explain,
@@ -55,6 +56,7 @@ RESULTS_ON_STDOUT = (
     predict.predict,
     rescore.rescore,
     info.info,
+    doctor.doctor,
 )
 HINTS_IN_USE = {  # what only training can set, and what to do where a model is used
     "--set data.skip_bad=true drops such lines": "--errors skip passes over such lines",
@@ -101,10 +103,11 @@ def make_app() -> typer.Typer:
         "import": import_.import_model,
         "settings": settings.settings,
         "info": info.info,
+        "doctor": doctor.doctor,
     }
     for name, verb in verbs.items():
         shown = "\n".join(verb.examples)  # type: ignore[attr-defined]
-        app.command(name, cls=Verb, epilog=shown, no_args_is_help=name not in ("demo", "settings", "studio"))(
+        app.command(name, cls=Verb, epilog=shown, no_args_is_help=name not in ("demo", "doctor", "settings", "studio"))(
             _deferred(verb)
         )
     return app
@@ -124,11 +127,11 @@ def _top(
     pass
 
 
-def _deferred(verb: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+def _deferred(verb: Callable[..., int | None]) -> Callable[..., Callable[[], int | None]]:
     """A verb that, called by typer, gives back the call instead of doing it."""
 
     @functools.wraps(verb)
-    def defer(**arguments: Any) -> Callable[[], None]:
+    def defer(**arguments: Any) -> Callable[[], int | None]:
         if verb in RESULTS_ON_STDOUT:
             terminal.require_stdout()
         return functools.partial(verb, **arguments)
@@ -148,7 +151,7 @@ def run(arguments: Sequence[str]) -> int:
         with _sigterm_raises(), terminal.saying_warnings():
             call = make_app()(args=list(arguments), prog_name="elman", standalone_mode=False)
             if callable(call):
-                call()
+                call = call()
             if sys.stdout is not None:  # closed by whoever called us
                 sys.stdout.flush()
         return call if isinstance(call, int) else 0

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from typer.core import TyperCommand
 
-F = TypeVar("F", bound=Callable[..., None])
+F = TypeVar("F", bound=Callable[..., int | None])
 
 
 def examples(*commands: str) -> Callable[[F], F]:
