@@ -83,7 +83,7 @@ def make_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_top)
-    verbs: dict[str, Callable[..., None]] = {
+    verbs: dict[str, Callable[..., int | None]] = {
         "demo": demo.demo,
         "compare": compare.compare,
         "train": train.train,

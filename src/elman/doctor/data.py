@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from elman.core.errors import DataError, ElmanError
+from elman.core.settings import make
 from elman.doctor.finding import Finding, fine, note, wrong, wrong_by
 from elman.text.formats import SAMPLE_LINES, guess_task
 from elman.text.readers import Reader
@@ -34,12 +35,12 @@ class _Seen:
 
 def examine_data(path: Path) -> Iterator[Finding]:
     """The first line that is wrong, how many are, and what the rest looks like."""
-    reader = Reader([path], DataConfig(), keep_records=True)
+    reader = Reader([path], make(DataConfig, {}, section="data"), keep_records=True)
     try:
         seen = _read(reader)
     except DataError as error:
         yield wrong_by(error)
-        reader = Reader([path], DataConfig(skip_bad=True), keep_records=True)
+        reader = Reader([path], make(DataConfig, {"skip_bad": True}, section="data"), keep_records=True)
         try:
             seen = _read(reader)
         except ElmanError:  # it is no text at all
