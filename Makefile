@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 DIST   ?= dist
 BIN    := $(VENV)/bin
-PIP    := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP    := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test slow lint types docs tour site dist clean
 
@@ -44,7 +44,9 @@ dist: $(VENV)/.test
 	$(DIST)/venv/bin/python $(PIP) $(DIST)/elman-*.whl
 	cd $(DIST) && venv/bin/elman demo --quick --out demo
 
-# constraints.txt pins every version, so that two installs are equal.
+# constraints.txt pins every version, of what builds the package too, so that two installs are equal.
+export PIP_CONSTRAINT := $(abspath constraints.txt)
+export PIP_BUILD_CONSTRAINT := $(PIP_CONSTRAINT)
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
