@@ -20,6 +20,25 @@ from typing import Any
 
 import psutil
 
+_is_failed = False
+
+
+def report(name: str, figure: str, target: str, is_passed: bool) -> None:
+    """One line for people and for programs."""
+    global _is_failed
+    _is_failed |= not is_passed
+    print(f"{name}\t{figure}\t{target}\t{'pass' if is_passed else 'fail'}", flush=True)
+
+
+def is_failed() -> bool:
+    """Whether any line said so."""
+    return _is_failed
+
+
+def wish(seed: int, tokens: int, **more: Any) -> dict[str, Any]:
+    """A completion that takes as many tokens as it is asked for."""
+    return {"prompt": "The value of", "max_tokens": tokens, "seed": seed, **more}
+
 
 @dataclass
 class Process:

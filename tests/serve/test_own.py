@@ -135,6 +135,12 @@ def test_embeddings_are_those_of_encode_as_the_client_asks_for_them(zoo: Running
     np.testing.assert_allclose(np.array([row.embedding for row in found.data]), expected, rtol=1e-6)
     plain = zoo.openai().embeddings.create(model="lstm", input=texts[0], encoding_format="float")
     np.testing.assert_allclose(plain.data[0].embedding, expected[0], rtol=1e-6)
+    counted = zoo.openai().embeddings.create(model="lstm", input=["the cat, sat.", ""])
+    assert (
+        counted.usage.prompt_tokens
+        == len(nets["lstm"].tokenizer.encode("the cat, sat."))
+        == nets["lstm"].count_tokens("the cat, sat.")
+    )
 
 
 def test_a_trailing_space_is_no_word(zoo: Running, nets: dict[str, Any]) -> None:

@@ -104,6 +104,6 @@ def _embed(served: Served, body: EmbeddingsRequest) -> dict[str, Any]:
         for vector in vectors
     ]
     rows = [{"object": "embedding", "index": row, "embedding": vector} for row, vector in enumerate(encoded)]
-    num_words = sum(len(text.split()) for text in texts)
-    usage = {"prompt_tokens": num_words, "total_tokens": num_words}
+    num_tokens = sum(map(served.model.count_tokens, texts))
+    usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
     return {"object": "list", "data": rows, "model": served.id, "usage": usage}

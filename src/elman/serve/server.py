@@ -21,7 +21,7 @@ from elman.serve.hosts import check_options
 from elman.serve.protocol import GuardedProtocol
 from elman.serve.served import Models
 
-DRAIN_SECONDS = 10  # in which what is under way at the end may finish
+DRAIN_SECONDS = 9  # in which what is under way at the end may finish; with what follows the end is there within 10
 BACKLOG = 2048
 SWITCH_SECONDS = 0.001  # that a thread may keep the interpreter while the event loop waits for it
 

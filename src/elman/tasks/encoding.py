@@ -51,6 +51,10 @@ class Encodes:
             return found[0]
         return found if pool is None else np.stack(found) if found else self.encode([""], layer=layer, pool=pool)[:0]
 
+    def count_tokens(self, text: str) -> int:
+        """The tokens of a text that vectors are made of."""
+        return len(self._encode_row(text))
+
     def encode_lines(
         self,
         sources: Sources,
