@@ -5,7 +5,7 @@ DIST   ?= dist
 BIN    := $(VENV)/bin
 PIP    := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test slow lint types docs tour site dist clean
+.PHONY: demo test slow lint types docs tour reliability reliability-full site dist clean
 
 demo: $(VENV)/.run
 	$(BIN)/elman demo
@@ -31,6 +31,13 @@ docs: $(VENV)/.test
 # Runs every command of the tour and of the pages of the tasks, and writes what they print into the pages: ten minutes.
 tour: $(VENV)/.test
 	$(BIN)/python docs/make_tour.py
+
+# What elman survives: kills, full disks, faults, damage. Writes docs/reliability.md; 15 minutes, or 75 for a release.
+reliability: $(VENV)/.test
+	$(BIN)/python -m reliability
+
+reliability-full: $(VENV)/.test
+	$(BIN)/python -m reliability --full
 
 # The documentation as a site: open site/index.html, no server is needed.
 site: $(VENV)/.test

@@ -19,7 +19,7 @@ from elman.tasks.lm.mixing import mix
 from elman.tasks.lm.model import Model
 from elman.tasks.lm.scoring import Score, ScoredRows
 from elman.tasks.run import resume_net, task_of_run
-from elman.tasks.run_folder import find_run
+from elman.tasks.run_folder import find_run, tidy
 from elman.text.memory import texts
 from elman.text.readers import Sources, as_sources, find_files
 from elman.training.budget import Budget, parse_duration
@@ -207,6 +207,7 @@ def resume(
     directory, now = Path(directory), time.monotonic()
     folder = find_run(directory)
     if folder is None:
+        tidy(directory)
         return load(directory)
     with store.reserve_run(directory), _displayed("training", progress) as (say, show):
         task = find_task(task_of_run(folder))

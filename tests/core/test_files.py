@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from elman.core import files
 from elman.core.arrays import Array
 from elman.core.errors import BusyError, DataError, ElmanError, MissingError, WriteError
 from elman.core.stored import MANIFEST, Stored, open_directory, read_consistently, read_manifest
+from tests.core.faults import Crash, failing
 
 OLD: dict[str, files.Content] = {"config.json": b"old", "model.safetensors": {"a": np.arange(5)}, "only_old.txt": b"x"}
 NEW: dict[str, files.Content] = {"config.json": b"new", "model.safetensors": {"a": np.arange(9)}, "only_new.txt": b"y"}
@@ -57,44 +58,6 @@ def test_a_commit_replaces_the_whole_model(tmp_path: Path) -> None:
     assert manifest.seed == 3
     assert manifest.versions["numpy"] == np.__version__
     assert "torch" not in manifest.versions or "torch" in sys.modules
-
-
-class Crash(BaseException):
-    """The machine stops here."""
-
-
-OPERATIONS = ["open", "write", "fsync", "replace", "unlink"]
-
-
-@contextlib.contextmanager
-def failing(at: int, how: Callable[[], BaseException], *, for_good: bool) -> Iterator[list[int]]:
-    """Make the `at`-th file operation fail (for good: and every one after it); a write is torn in the middle.
-
-    Only operations of this thread: what others do in this process is none of its business.
-    """
-    count, thread = [0], threading.get_ident()
-    originals = {name: getattr(os, name) for name in OPERATIONS}
-
-    def wrap(name: str) -> Callable[..., Any]:
-        def wrapped(*args: Any, **options: Any) -> Any:
-            if threading.get_ident() != thread:
-                return originals[name](*args, **options)
-            count[0] += 1
-            if count[0] == at or (for_good and count[0] > at):
-                if name == "write":
-                    originals["write"](args[0], args[1][: len(args[1]) // 2])
-                raise how()
-            return originals[name](*args, **options)
-
-        return wrapped
-
-    try:
-        for name in OPERATIONS:
-            setattr(os, name, wrap(name))
-        yield count
-    finally:
-        for name, original in originals.items():
-            setattr(os, name, original)
 
 
 def count_operations(directory: Path) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import shutil
@@ -17,6 +19,7 @@ import numpy as np
 import pytest
 
 import elman
+from elman import store
 from elman.core import files
 from elman.core.errors import DataError, ElmanError, UsageError, WriteError
 from elman.core.stored import read_tensors
@@ -25,6 +28,7 @@ from elman.tasks.run_folder import RunFiles, find_run, write_run
 from elman.training.loop import Trainer
 from elman.training.progress import Progress
 from tests.commands import LINES, Run
+from tests.core.faults import Crash, failing
 from tests.tasks.texts import arguments
 
 SETTINGS = {"model.hidden": 8, "train.batch": 4, "train.bptt": 12, "train.steps": 12, "train.checkpoint_steps": 5}
@@ -130,6 +134,36 @@ def test_a_new_run_replaces_the_old_one_only_when_it_is_written(
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]
 
 
+@pytest.mark.parametrize("how", [Crash, lambda: OSError(errno.EIO, "I/O error")])
+def test_a_stop_at_any_file_operation_leaves_the_old_run_or_the_new_one(
+    tmp_path: Path, how: Callable[[], BaseException]
+) -> None:
+    """Between the two renames there was neither, and what was there was swept away."""
+    seen, at = set(), 0
+    while True:
+        directory, at = tmp_path / str(at), at + 1
+        directory.mkdir()
+        write_run(directory, {"run.json": b'{"run": "old"}'})
+        with contextlib.suppress(Crash, WriteError), failing(at, how, for_good=how is Crash) as count:
+            write_run(directory, {"run.json": b'{"run": "new"}'})
+        assert files.holds_run(directory)
+        with store.reserve_run(directory):
+            seen.add(RunFiles(directory / "checkpoints").asked()["run"])
+        assert [path.name for path in directory.iterdir()] == ["checkpoints"]
+        if count[0] < at:
+            break
+    assert seen == {"old", "new"} and at > 20
+
+
+def test_resume_tidies_up_what_a_kill_left_of_a_run_whose_model_is_there(text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "m"
+    train(text, out, model="bigram", settings={})
+    write_run(out, {"run.json": b"{}"})
+    (out / "checkpoints").rename(out / run_folder.WASTE)  # killed while it was removed
+    assert elman.resume(out).record.model.family == "bigram"
+    assert not list(out.glob("*.new"))
+
+
 def test_what_a_kill_leaves_of_a_run_that_was_being_written_is_in_nobodys_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +177,7 @@ def test_what_a_kill_leaves_of_a_run_that_was_being_written_is_in_nobodys_way(
     assert [path.name for path in out.iterdir() if path.is_dir()] == ["checkpoints.new"]
     with pytest.raises(UsageError, match="no run to go on with"):
         find_run(out)
-    with elman.store.reserve(out, overwrite=False):
+    with store.reserve(out, overwrite=False):
         assert not (out / "checkpoints.new").exists()
 
 

@@ -1,7 +1,7 @@
 """Runs that are stopped in every way, each in a process of its own; prints what became of them as JSON.
 
 A process that has imported torch is forked for every run, so that hundreds of them take seconds.
-Usage: python -m tests.training.stops DIRECTORY NUM_THREADS [NUM_KILLS]
+Usage: python -m tests.training.stops DIRECTORY NUM_THREADS [NUM_KILLS [SEED]]
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ def stop_everywhere(root: Path) -> dict[str, object]:
     return results
 
 
-def kill_at_random(root: Path, num_kills: int) -> dict[str, object]:
+def kill_at_random(root: Path, num_kills: int, seed: int = 0) -> dict[str, object]:
     """SIGKILL at random moments of a run that saves at every step: never a bad checkpoint, never a step back."""
-    rng = random.Random(0)
+    rng = random.Random(seed)
     directory, newest, bad, back = root / "killed", 0, 0, 0
     train(root / "first")  # imports what is imported late
     began = time.monotonic()
@@ -137,4 +137,5 @@ if __name__ == "__main__":
     where = Path(sys.argv[1])
     where.mkdir(parents=True, exist_ok=True)
     kills = int(sys.argv[3]) if len(sys.argv) > 3 else 0
-    print(json.dumps(kill_at_random(where, kills) if kills else stop_everywhere(where)))
+    seed = int(sys.argv[4]) if len(sys.argv) > 4 else 0
+    print(json.dumps(kill_at_random(where, kills, seed) if kills else stop_everywhere(where)))

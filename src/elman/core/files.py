@@ -106,6 +106,9 @@ def _sweep(directory: Path) -> None:
     """Remove every NAME.new that is not pending in the manifest on disk."""
     manifest = _readable_manifest(directory)
     pending = {name + NEW for name in manifest.pending} if manifest else set()
+    run, fresh = directory / RUN_FOLDER, directory / (RUN_FOLDER + NEW)
+    if not run.exists() and holds_model(fresh):  # written to its end, and stopped before it got its name
+        os.rename(fresh, run)  # noqa: PTH104
     for path in directory.glob(f"*{NEW}"):
         if path.name not in pending and path.is_file():
             os.unlink(path)  # noqa: PTH108
@@ -303,7 +306,7 @@ def refuse_busy(directory: Path) -> None:
 def holds_run(directory: Path) -> bool:
     """Whether there is a run of ours here that has not finished."""
     folder = directory / RUN_FOLDER
-    return (folder / RUN).is_file() or holds_model(folder)
+    return (folder / RUN).is_file() or holds_model(folder) or holds_model(directory / (RUN_FOLDER + NEW))
 
 
 def check_vacant(directory: Path, *, overwrite: bool) -> None:

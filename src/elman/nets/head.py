@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from elman.core.errors import DataError
 from elman.nets.int8 import Int8Matrix
 from elman.nets.maxent import SparseLogits
 from elman.nets.ngrams import HeadSymbols
@@ -76,7 +77,11 @@ class Head(Module):
     @property
     def scale(self) -> float:
         """The factor of the logits: 1 / temperature."""
-        return math.exp(-self.log_temperature.item())
+        try:
+            return math.exp(-self.log_temperature.item())
+        except OverflowError:
+            what = "the temperature of the softmax is out of range: the model is damaged, or its training diverged"
+            raise DataError(what) from None
 
     def _scaled(self, logits: Tensor) -> Tensor:
         """Logits divided by the temperature; in an exported graph, where no tensor has a value yet, by a tensor."""

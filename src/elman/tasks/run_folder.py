@@ -16,33 +16,42 @@ from typing import Any
 
 from elman.core import files
 from elman.core.arrays import Array
-from elman.core.errors import DataError, MissingError, UsageError
+from elman.core.errors import BusyError, DataError, MissingError, UsageError, WriteError
 from elman.core.files import RUN, RUN_FOLDER
 from elman.core.stored import MANIFEST, NEW, Stored, holds_model, open_directory, read_tensors
 
 ARRAYS = "ids.safetensors"
 HELDOUT = "heldout.jsonl"
 START = "start.safetensors"
+WASTE = RUN_FOLDER + ".old" + NEW  # a run that is being removed
 
 
 def write_run(directory: Path, contents: Mapping[str, files.Content]) -> None:
-    """Begin a run in a directory that is reserved, in place of one that was there. A kill leaves the old one, or the new."""
-    folder, fresh = directory / RUN_FOLDER, directory / (RUN_FOLDER + NEW)
+    """Begin a run in a directory that is reserved, in place of one that was there. A kill leaves the old one, or the new.
+
+    Between the two renames neither has the name of a run: whoever locks the directory next gives it to the new one.
+    """
+    folder, fresh, waste = directory / RUN_FOLDER, directory / (RUN_FOLDER + NEW), directory / WASTE
     with files.write_errors(folder):
         shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(waste, ignore_errors=True)
         fresh.mkdir()
         try:
             files.commit(fresh, contents)
-            remove_run(directory)
+            with contextlib.suppress(FileNotFoundError):
+                folder.rename(waste)
             fresh.rename(folder)
         except BaseException:
+            with contextlib.suppress(OSError):
+                waste.rename(folder)
             shutil.rmtree(fresh, ignore_errors=True)
             raise
+        shutil.rmtree(waste, ignore_errors=True)
 
 
 def remove_run(directory: Path) -> None:
     """Remove the run that is there. Half of one is never left under its name."""
-    folder, waste = directory / RUN_FOLDER, directory / (RUN_FOLDER + ".old" + NEW)
+    folder, waste = directory / RUN_FOLDER, directory / WASTE
     shutil.rmtree(waste, ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         folder.rename(waste)
@@ -56,6 +65,13 @@ def find_run(directory: Path) -> Path | None:
     if holds_model(directory):
         return None
     raise UsageError(f"there is no run to go on with in {directory}", hint="elman train begins one")
+
+
+def tidy(directory: Path) -> None:
+    """Remove what a kill left of a run whose model is there, if somebody may write there and nobody does."""
+    if any(directory.glob(f"*{NEW}")):
+        with contextlib.suppress(WriteError, BusyError), files.lock(directory):
+            files.recover(directory)
 
 
 class RunFiles:

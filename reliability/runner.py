@@ -1,0 +1,132 @@
+"""Measures rows, each in a process of its own that cannot take the others with it, and keeps their results as JSON."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+
+from reliability.row import Allowance, Figure, NotMeasurableError, Row
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "reliability.json"
+RESULT_MARK = "result: "
+GRACE_SECONDS = 120  # a row that takes longer than its share and this does not end
+PACKAGES = ("numpy", "torch", "safetensors", "tokenizers")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a row showed when it was last measured. is_passed is None where it could not be measured."""
+
+    figure: str
+    is_passed: bool | None
+    failures: tuple[str, ...]
+    seconds: float
+    date: str
+    is_full: bool
+    seed: int
+    versions: dict[str, str]
+
+    @property
+    def verdict(self) -> str:
+        return {True: "pass", False: "fail", None: "not measured"}[self.is_passed]
+
+
+def measure_here(row: Row, *, is_full: bool, seed: int, seconds: float | None) -> None:
+    """Measure one row in this process and print what was found as JSON."""
+    share = (row.full_seconds if is_full else row.seconds) if seconds is None else seconds
+    folder = Path(tempfile.mkdtemp(prefix=f"elman-reliability-{row.number}-"))
+    try:
+        figure: dict[str, object] = asdict(row.measure(Allowance(share, folder, seed, is_full)))
+    except NotMeasurableError as error:
+        figure = asdict(Figure(f"not measured: {error}", False)) | {"is_passed": None}
+    except Exception as error:
+        figure = asdict(Figure(f"{type(error).__name__}: {error}"[:300], False, (traceback.format_exc()[-2000:],)))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(RESULT_MARK + json.dumps(figure), flush=True)
+
+
+def measure(row: Row, *, is_full: bool, seed: int, seconds: float | None = None) -> Result:
+    """Measure one row in a process of its own."""
+    share = (row.full_seconds if is_full else row.seconds) if seconds is None else seconds
+    command = [sys.executable, "-m", "reliability", "--measure", str(row.number), "--seed", str(seed)]
+    command += ["--full"] * is_full + ([] if seconds is None else ["--seconds", str(seconds)])
+    began = time.monotonic()
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env={"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1", **os.environ},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=1.5 * share + GRACE_SECONDS,
+            check=False,
+        )
+        lines = [line for line in done.stdout.splitlines() if line.startswith(RESULT_MARK)]
+        found = json.loads(lines[-1].removeprefix(RESULT_MARK)) if lines else None
+        trouble = f"the measurement ended with {done.returncode}: {done.stderr[-300:]}"
+    except subprocess.TimeoutExpired:
+        found, trouble = None, f"did not end within {1.5 * share + GRACE_SECONDS:.0f} s"
+    found = found or {"text": trouble, "is_passed": False, "failures": ()}
+    return Result(
+        figure=found["text"],
+        is_passed=found["is_passed"],
+        failures=tuple(found["failures"]),
+        seconds=round(time.monotonic() - began, 1),
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        is_full=is_full,
+        seed=seed,
+        versions=_versions(),
+    )
+
+
+def run_rows(
+    rows: Sequence[Row], *, is_full: bool, seed: int, seconds: float | None = None, place: Path = RESULTS
+) -> bool:
+    """Measure rows one after the other, print a line for each, and write the results down. -> whether none failed"""
+    results = read_results(place)
+    is_good = True
+    for row in rows:
+        result = measure(row, is_full=is_full, seed=seed, seconds=seconds)
+        print(f"{row.number}_{row.name.replace(' ', '_')}\t{result.figure}\t{row.target}\t{result.verdict}", flush=True)
+        for failure in result.failures:
+            print(f"  {failure}", file=sys.stderr, flush=True)
+        is_good &= result.is_passed is not False
+        results[row.number] = result
+        write_results(results, place)
+    return is_good
+
+
+def read_results(place: Path = RESULTS) -> dict[int, Result]:
+    """What was measured last, by the number of the row."""
+    if not place.exists():
+        return {}
+    content = json.loads(place.read_text())
+    return {int(number): Result(**{**one, "failures": tuple(one["failures"])}) for number, one in content.items()}
+
+
+def write_results(results: dict[int, Result], place: Path = RESULTS) -> None:
+    """Keep what was measured."""
+    content = {str(number): asdict(result) for number, result in sorted(results.items())}
+    place.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def _versions() -> dict[str, str]:
+    from elman import __version__
+
+    found = {"elman": __version__, "python": platform.python_version()}
+    return found | {name: metadata.version(name) for name in PACKAGES}
