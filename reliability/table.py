@@ -35,7 +35,7 @@ ROWS = (
     Row(8, "disk full", _FULL, full_disk, 30, 60),
     Row(9, "Nth I/O fault", "every operation in every way: old state or new", nth_fault, 10, 20),
     Row(10, "NaN and infinity", "10/10 sites found within a step, the best checkpoint kept", not_numbers, 10, 20),
-    Row(11, "corrupt files", _FUZZ, fuzz, 80, 1_200),
+    Row(11, "corrupt files", _FUZZ, fuzz, 80, 850),
     Row(12, "silent corruption", "1,000/1,000 flipped bits found at load", flipped_bits, 30, 60),
     Row(13, "malformed text", _TEXTS, malformed, 30, 120),
     Row(14, "huge line, huge vocabulary", _HUGE, huge, 80, 120),
