@@ -18,7 +18,7 @@ from torch.nn import Module, Parameter
 
 LARGEST = 127  # symmetric: -128 is not used
 ZERO_POINT = 128  # what fbgemm takes for 0: its inputs are unsigned
-SMALLEST_SCALE = 1e-30  # of a row of zeros
+SMALLEST = 1e-28  # largest value of a row, for one of zeros
 
 
 class Int8Matrix(Module):
@@ -85,16 +85,19 @@ class _Factor:
 
     def product(self, inputs_RK: Tensor, bias_N: Tensor | None) -> Tensor:
         """inputs_RK times the transposed matrix, plus a bias. -> (R, N)"""
-        integers_RK, scales_R1 = _integers(inputs_RK)
         if self._packed is not None:
-            outputs_RN = packed_product(integers_RK, self._packed)
-        elif self._values_KN is not None:
-            outputs_RN = torch._int_mm(integers_RK.to(torch.int8), self._values_KN) * self._scales_N
+            shares_RK, largest_R1 = _shares(inputs_RK)
+            outputs_RN, scales_R1 = packed_product(shares_RK, self._packed), largest_R1
         else:
-            outputs_RN = F.linear(integers_RK, cast(Tensor, self._floats_NK)).mul_(self._scales_N)
+            integers_RK, scales_R1 = _integers(inputs_RK)
+            if self._values_KN is not None:
+                outputs_RN = torch._int_mm(integers_RK.to(torch.int8), self._values_KN) * self._scales_N
+            else:
+                outputs_RN = F.linear(integers_RK, cast(Tensor, self._floats_NK)).mul_(self._scales_N)
         # in place: large results that are made anew at every step cost more than their arithmetic
-        outputs_RN.mul_(scales_R1)
-        return outputs_RN if bias_N is None else outputs_RN.add_(bias_N)
+        if bias_N is None:
+            return outputs_RN.mul_(scales_R1)
+        return torch.addcmul(bias_N, outputs_RN, scales_R1, out=outputs_RN)
 
 
 def rounded(values_RK: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,10 +108,16 @@ def rounded(values_RK: Tensor) -> tuple[Tensor, Tensor]:
 
 def _integers(values_RK: Tensor) -> tuple[Tensor, Tensor]:
     """`rounded`, the integers still as floats. -> (R, K) float32, (R, 1) float32"""
+    shares_RK, largest_R1 = _shares(values_RK)
+    return shares_RK.mul_(LARGEST).round_(), largest_R1.div_(LARGEST)
+
+
+def _shares(values_RK: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row as shares of its largest value, and that. -> (R, K) from -1 to 1, (R, 1)"""
     if values_RK.shape[1] == 0:
-        return values_RK, values_RK.new_ones(len(values_RK), 1)
-    scales_R1 = values_RK.abs().amax(1, keepdim=True).div_(LARGEST).clamp_min_(SMALLEST_SCALE)
-    return (values_RK / scales_R1).round_(), scales_R1
+        return values_RK.clone(), values_RK.new_ones(len(values_RK), 1)
+    largest_R1 = values_RK.abs().amax(1, keepdim=True).clamp_min_(SMALLEST)
+    return values_RK / largest_R1, largest_R1
 
 
 def pack(values_NK: Tensor, scales_N: Tensor) -> Any:
@@ -122,9 +131,11 @@ def pack(values_NK: Tensor, scales_N: Tensor) -> Any:
         return torch.ops.quantized.linear_prepack(quantised_NK, None)
 
 
-def packed_product(integers_RK: Tensor, packed: Any) -> Tensor:
-    """Integers, as floats, times a matrix from `pack`. -> (R, N) float32"""
-    product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(integers_RK, 1.0, ZERO_POINT, packed)
+def packed_product(shares_RK: Tensor, packed: Any) -> Tensor:
+    """Numbers from -1 to 1, rounded to 127 steps either way, times a matrix from `pack`. -> (R, N) float32"""
+    product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+        shares_RK, 1 / LARGEST, ZERO_POINT, packed
+    )
     return cast(Tensor, product)
 
 
@@ -140,10 +151,10 @@ def packs_exactly() -> bool:
     """Whether fbgemm is here, in PyTorch's private functions for it, and its sums are exact."""
     values = torch.full((16, 1024), LARGEST, dtype=torch.int8)
     try:
-        found = packed_product(values.to(torch.float32), pack(values, torch.ones(16)))
+        found = packed_product(torch.ones(16, 1024), pack(values, torch.full((16,), float(LARGEST))))
     except (AttributeError, RuntimeError):
         return False
-    return bool((found == 1024 * LARGEST**2).all())
+    return bool(((found - 1024 * LARGEST**2).abs() < LARGEST).all())  # cut off, they would be half of that
 
 
 def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
