@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import elman
 from elman.core.errors import ElmanError, UsageError, WriteError
@@ -59,6 +61,21 @@ def test_the_example_writes_what_the_language_model_would(units: str, reset_line
         ids.append(token)
         state = model.lm.advance(np.array([token]), state)
     assert example(tmp_path / "out", "the cat", "12", "7") == model.tokenizer.decode(ids)
+
+
+def test_ctrl_c_in_the_exporter_is_no_failure_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exporter made of it an error of its own, to be reported to us: once in five trials."""
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except BaseException as error:
+            raise RuntimeError("failed to export") from error
+
+    monkeypatch.setattr(torch.onnx, "export", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        export_onnx(train_lm(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import json
 import logging
+import signal
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,11 +108,13 @@ def _refuse_others(directory: Path) -> None:
 
 
 def convert(graph: Graph) -> bytes:
-    """A graph in the format's own bytes."""
+    """A graph in the format's own bytes. A signal waits until the exporter is done: it takes one for a failure of its own."""
     import torch
 
+    from elman.training.signals import Signals
+
     names = list(graph.inputs)
-    with _quiet(), torch.no_grad():
+    with Signals() as signals, _quiet(), torch.no_grad():
         program: Any = torch.onnx.export(
             graph.module,
             (tuple(graph.inputs.values()),),
@@ -121,6 +124,8 @@ def convert(graph: Graph) -> bytes:
             output_names=list(graph.outputs),
             dynamic_shapes=(tuple(graph.axes[name] for name in names),),
         )
+    if signals.caught is not None:
+        signal.raise_signal(signals.caught)
     proto = program.model_proto
     if proto.ByteSize() > MAX_BYTES:
         raise UsageError(f"the graph {graph.name} is larger than 2 GB, which ONNX cannot have in one file")

@@ -5,6 +5,7 @@ Lists are read one after the other. To tune, they are read twice, and what is ke
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import tempfile
@@ -32,6 +33,7 @@ BATCH_CHARACTERS = 1 << 18  # of hypotheses that are scored together: the more, 
 BATCH_HYPOTHESES = 2048  # at most, since each may need a state of its own,
 BATCH_START_BYTES = 1 << 26  # and so many bytes of states that have read nothing: those of attention grow
 IMPOSSIBLE = -1e9  # log-probability of a hypothesis with a token of probability zero: behind all others, but finite
+WORD = re.compile(r"\S+")
 ReadLists = Callable[[], Iterator[NBest]]
 
 
@@ -167,7 +169,8 @@ def batches(lists: Iterable[NBest], most: int) -> Iterator[list[NBest]]:
 
 def num_words(nbest: NBest) -> Array:
     """Words of each hypothesis, between white space: what the bonus is for. -> (N,)"""
-    return np.array([len(one.text.split()) for one in nbest.hypotheses], dtype=np.float64)
+    # by finditer: a list of the words of a hypothesis of 50 MB takes ten times as much
+    return np.array([sum(1 for _ in WORD.finditer(one.text)) for one in nbest.hypotheses], dtype=np.float64)
 
 
 def word_errors(reference: str, texts: Sequence[str]) -> Array:
