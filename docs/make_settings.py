@@ -14,7 +14,7 @@ HEAD = """\
 
 <!-- made by docs/make_settings.py from the program itself; `make docs` makes it again -->
 
-What `--set KEY=VALUE` takes, and a recipe in its tables `[data]`, `[model]` and `[train]`. `elman settings PATTERN` prints the
+What `--set KEY=VALUE` takes, and a recipe in its tables `[data]`, `[model]`, `[train]` and `[count]`. `elman settings PATTERN` prints the
 same. Where no default is given, none is set, or it is chosen by the data and the time and said when it is. A setting that cannot
 apply is an error, and so is one that does not exist.
 """
@@ -22,6 +22,7 @@ TITLES = {
     "data": "How data is read and becomes tokens.",
     "model": "What a model is made of. Behind a task, in brackets, are its models that have the setting; without, all have it.",
     "train": "How nets are trained. Models that count (`uniform` to `snm`) have none of these.",
+    "count": "Which engine counts (docs/scale.md). Nets have none of these.",
     "explain": "What `elman explain --kind K --set KEY=VALUE` takes (`explain.` may be left out); behind each, its kinds.",
 }
 

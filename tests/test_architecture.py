@@ -22,6 +22,7 @@ LAYERS = (
     ("text",),
     ("lm",),
     ("counts",),
+    ("spark",),
     ("nets",),
     ("training",),
     ("pictures", "charts", "curves", "store"),

@@ -114,7 +114,7 @@ def test_interpolation_weights_do_not_get_worse_and_reach_the_best_single_weight
     bucket = int(np.log2(counts.counts[0][:4].sum()))
     found = weights[0, bucket]
     assert -np.log(found * frequency[tokens] + (1 - found) / 4).sum() == pytest.approx(min(losses), abs=0.02)
-    u, gamma = jelinek_mercer(weights)(1, counts.counts[0][:4], np.zeros(4, int), 1)
+    u, gamma = jelinek_mercer(weights)(1, counts.counts[0][:4], np.zeros(4, int), 1, None)
     assert u.sum() + gamma[0] == pytest.approx(1)
 
 

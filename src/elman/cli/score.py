@@ -5,20 +5,24 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from json import JSONEncoder
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from elman.cli import terminal
 from elman.cli.options import Errors, ModelDirectory, NoVerify, Threads
 from elman.cli.verb import examples
+from elman.core.errors import UsageError
 from elman.text.opening import COMPRESSED
 
 if TYPE_CHECKING:
     from elman.api import ScoredRows
     from elman.core.arrays import Array
+    from elman.spark.scoring import Writer
+    from elman.text.readers import LineBlock, Reader
 
 ENCODER = JSONEncoder(ensure_ascii=False, allow_nan=False)
 NUMBERS = ("nats", "tokens", "perplexity", "unknown", "bits_per_byte")
@@ -27,12 +31,17 @@ NUMBERS = ("nats", "tokens", "perplexity", "unknown", "bits_per_byte")
 @examples(
     "elman score my-model web.txt.gz --text --json --errors skip > scored.jsonl",
     "echo 'the cat sat' | elman score my-model --per-token",
+    "elman score --engine spark my-model hdfs:///web hdfs:///scored --text --set count.master=yarn",
 )
 def score(
     context: typer.Context,
     directory: ModelDirectory,
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="The text; - or nothing is stdin.", show_default=False)
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Argument(metavar="OUTPUT", help="--engine spark: the folder of parts to write.", show_default=False),
     ] = None,
     per_token: Annotated[
         bool, typer.Option("--per-token", help="Behind the numbers every token and its nats.")
@@ -43,6 +52,13 @@ def score(
     text: Annotated[bool, typer.Option("--text", help="Behind the numbers the line itself.")] = False,
     errors: Errors = None,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    engine: Annotated[
+        Literal["local", "spark"], typer.Option("--engine", help="What scores: this process, or Apache Spark.")
+    ] = "local",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="--engine spark: count.master, count.conf and count.wait."),
+    ] = None,
     threads: Threads = None,
     no_verify: NoVerify = False,
 ) -> None:
@@ -56,6 +72,15 @@ def score(
     from elman.api import load_language_model
     from elman.lm.evaluate import warnings
 
+    if engine == "spark" or output is not None or settings:
+        form = LineForm(json=json, per_token=per_token, with_text=text, errors=errors)
+        if engine != "spark" or file is None or output is None or stream:
+            raise UsageError(
+                "--engine spark, a text and OUTPUT belong together, without --stream",
+                hint="elman score --engine spark DIR FILE OUTPUT",
+            )
+        score_on_spark(directory, str(file), output, form, settings, threads=threads, verify=not no_verify)
+        return
     model = load_language_model(directory, verify=not no_verify)
     source = "-" if file is None else file
     write = _json_lines if json else _table_lines
@@ -68,10 +93,73 @@ def score(
             lines, empty = lines + num_scored, empty + len(rows) - num_scored
             tokens, unknown = tokens + int(rows.tokens.sum()), unknown + int(rows.unknown.sum())
             show(len(rows), int(rows.num_bytes.sum()))
-    if empty:
-        terminal.say(f"{empty:,} {'line is' if empty == 1 else 'lines are'} no text: the result is empty there")
+    _say_empty(empty)
     for warning in warnings(tokens, lines=lines, unknown=unknown, spells_unknown=model.spelling is not None):
         terminal.say(warning)
+
+
+@dataclass(frozen=True)
+class LineForm:
+    """What is written of each line."""
+
+    json: bool
+    per_token: bool
+    with_text: bool
+    errors: Literal["stop", "replace", "skip"] | None
+
+    def writer(self, directory: str) -> Writer:
+        """Writes the scores of lines by the model in a directory; made where the lines are."""
+        from elman.api import load_language_model
+        from elman.spark.scoring import WrittenLines
+
+        model = load_language_model(directory, verify=False)
+        write = _json_lines if self.json else _table_lines
+
+        def score_lines(reader: Reader, lines: LineBlock) -> WrittenLines:
+            rows = model.score_block(reader, lines, per_token=self.per_token, with_text=self.with_text)
+            text = "".join(write(rows)).removesuffix("\n")
+            return WrittenLines(text, int(rows.tokens.sum()), int(rows.unknown.sum()), int((rows.tokens == 0).sum()))
+
+        return score_lines
+
+
+def score_on_spark(
+    directory: Path,
+    source: str,
+    output: str,
+    form: LineForm,
+    settings: Sequence[str] | None,
+    *,
+    threads: int | None,
+    verify: bool,
+) -> None:
+    """Score a corpus that is on many machines, by them."""
+    from elman.api import load_language_model
+    from elman.core.settings import make, parse_pairs, sections_of
+    from elman.lm.evaluate import warnings
+    from elman.spark.config import CountConfig
+    from elman.spark.scoring import map_lines
+    from elman.spark.session import session
+
+    given = sections_of(parse_pairs(settings))["count"]
+    config = make(CountConfig, {**given, "engine": "spark"}, section="count")
+    model = load_language_model(directory, verify=verify)
+    data = model.record.data.reading(form.errors)
+    with session(config, threads=threads) as spark:
+        units = model.tokenizer.units
+        found = map_lines(spark, directory, source, output, data=data, units=units, make_writer=form.writer)
+    terminal.say(f"{found.lines:,} lines scored, in parts in {output}")
+    _say_empty(found.empty)
+    lines = found.lines - found.empty
+    for warning in warnings(
+        found.tokens, lines=lines, unknown=found.unknown, spells_unknown=model.spelling is not None
+    ):
+        terminal.say(warning)
+
+
+def _say_empty(empty: int) -> None:
+    if empty:
+        terminal.say(f"{empty:,} {'line is' if empty == 1 else 'lines are'} no text: the result is empty there")
 
 
 def _size(file: Path) -> int | None:

@@ -84,7 +84,7 @@ class Request:
             return False
         if section == "model":
             return key in _record(self.task, entry.model).model_fields
-        return section == "data" or self.is_trained(entry)
+        return section == "data" or (section == "train" and self.is_trained(entry))
 
     def check(self) -> None:
         """Refuse settings that no model has, that a model refuses, and a mixture of what is not there."""

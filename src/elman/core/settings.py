@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from elman.core.errors import MissingError, UsageError, nearest
 from elman.core.values import Form, choices, describe_values
 
-SECTIONS = ("data", "model", "train")
+SECTIONS = ("data", "model", "train", "count")
 RECIPES = Path(__file__).parent.with_name("recipes")
 
 Sections = dict[str, dict[str, Any]]  # by section, then by key
@@ -147,5 +147,7 @@ def read_recipe(path: Path) -> Sections:
         if section not in SECTIONS:
             raise UsageError(f"{path}: there is no section [{section}]", hint=f"sections: {', '.join(SECTIONS)}")
         if not isinstance(values, dict):
-            raise UsageError(f"{path}: {section} is outside a table", hint="put it under [data], [model] or [train]")
+            raise UsageError(
+                f"{path}: {section} is outside a table", hint="put it under [data], [model], [train] or [count]"
+            )
     return tables

@@ -305,10 +305,25 @@ def write_arpa(
             hint="train one: --model mkn, or kn, or ngram with witten-bell, absolute or interpolated smoothing",
         )
     if not model.reset_lines:
-        raise UsageError(
-            "ARPA models read each line alone, but this model was trained on a stream",
-            hint="train with --reset-lines",
-        )
+        raise stream_refused()
+    symbols = arpa_symbols(tokens)
+    with open_output(path, overwrite=overwrite) as file:
+        file.write(arpa_header([model.trie.num_nodes(k) for k in range(1, model.order + 1)], units).encode())
+        for k in range(1, model.order + 1):
+            file.write(f"\n\\{k}-grams:\n".encode())
+            for first in range(0, model.trie.num_nodes(k), CHUNK_ROWS):
+                file.write("".join(_lines_of(model, symbols, k, first)).encode())
+        file.write(b"\n\\end\\\n")
+
+
+def stream_refused() -> UsageError:
+    """ARPA knows no streams."""
+    what = "ARPA models read each line alone, but this model was trained on a stream"
+    return UsageError(what, hint="train with --reset-lines")
+
+
+def arpa_symbols(tokens: Sequence[str]) -> list[str]:
+    """The words of an ARPA file by id, the start symbol behind them; an error where a token cannot be one."""
     for token in tokens:
         if token.encode().split() != [token.encode()] or "\0" in token or token in (BOS, "<UNK>"):
             raise UsageError(
@@ -317,26 +332,25 @@ def write_arpa(
             )
     symbols = [*tokens, BOS]
     symbols[UNK_ID], symbols[EOS_ID] = UNK, EOS
-    with open_output(path, overwrite=overwrite) as file:
-        counts = (f"ngram {k}={model.trie.num_nodes(k)}\n" for k in range(1, model.order + 1))
-        comment = f"# units: {units}\n" if units in ("word", "char") else ""
-        file.write("".join([comment, "\\data\\\n", *counts]).encode())
-        for k in range(1, model.order + 1):
-            file.write(f"\n\\{k}-grams:\n".encode())
-            for first in range(0, model.trie.num_nodes(k), CHUNK_ROWS):
-                file.write("".join(_lines_of(model, symbols, k, first)).encode())
-        file.write(b"\n\\end\\\n")
+    return symbols
+
+
+def arpa_header(sizes: Sequence[int], units: str) -> str:
+    """How an ARPA file with so many n-grams of each order begins."""
+    counts = (f"ngram {k}={size}\n" for k, size in enumerate(sizes, start=1))
+    comment = f"# units: {units}\n" if units in ("word", "char") else ""
+    return "".join([comment, "\\data\\\n", *counts])
 
 
 def _lines_of(model: NgramModel, symbols: Sequence[str], order: int, first: int) -> Iterator[str]:
     """The lines of up to CHUNK_ROWS n-grams."""
     nodes = np.arange(first, min(first + CHUNK_ROWS, model.trie.num_nodes(order)))
-    log_probs = np.minimum(_log10(model.log_probs[order - 1][nodes]), 0.0)  # at most 0, despite rounding
+    log_probs = np.minimum(log10s_of(model.log_probs[order - 1][nodes]), 0.0)  # at most 0, despite rounding
     if order == 1 and nodes[-1] == model.trie.bos:
         log_probs[-1] = 0.0  # as in KenLM's files, so that scoring <s> adds nothing
     columns: list[list[object]] = []
     if order < model.order:
-        columns.append(_log10(model.backoffs[order - 1][nodes]).tolist())
+        columns.append(log10s_of(model.backoffs[order - 1][nodes]).tolist())
     for k in range(order, 0, -1):
         columns.append([symbols[word] for word in model.trie.words[k - 1][nodes].tolist()])
         if k > 1:
@@ -347,7 +361,7 @@ def _lines_of(model: NgramModel, symbols: Sequence[str], order: int, first: int)
     return (form % values for values in zip(*reversed(columns), strict=True))
 
 
-def _log10(nats: Array) -> Array:
+def log10s_of(nats: Array) -> Array:
     """Nats as log10; -inf becomes SRILM's -99."""
     log10s = nats.astype(np.float64) / NATS
     return np.where(np.isneginf(log10s), IMPOSSIBLE, log10s)

@@ -1,7 +1,8 @@
 """Interpolated smoothing: p(w | c) = u(w | c) + gamma(c) p(w | c without its oldest word), order by order.
 
 Kneser-Ney, absolute discounting, Witten-Bell and Jelinek-Mercer differ only in how they split a history's probability mass
-between the words seen after it, u, and the shorter history, gamma (a `Share` function); the rest is here.
+between the words seen after it, u, and the shorter history, gamma (a `Share` function); the rest is here. A share adds whole
+numbers only and applies the same formula to each entry, so that another engine finds the same tables to the bit.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from elman.counts.ngram import NgramModel
 from elman.counts.scratch import Scratch
 from elman.counts.trie import Trie
 
-# (order, counts of n-grams, the history of each, number of histories) -> u of each n-gram, gamma of each history
-Share = Callable[[int, Array, Array, int], tuple[Array, Array]]
+# (order, counts of n-grams, the history of each, number of histories, which are pruned: None for none)
+# -> u of each n-gram, gamma of each history with what its pruned n-grams leave to the shorter one
+Share = Callable[[int, Array, Array, int, Array | None], tuple[Array, Array]]
 
 
 def chunks_of_nodes(trie: Trie, order: int, chunk_rows: int) -> Iterator[tuple[int, int]]:
@@ -69,9 +71,7 @@ def interpolate(
     The mass of pruned n-grams goes to the shorter history, so every distribution still sums to one.
     """
     trie, vocab_size = counts.trie, counts.trie.vocab_size
-    first, gamma = share(1, counts.counts[0][:vocab_size].astype(np.int64), np.zeros(vocab_size, np.int64), 1)
-    lower = np.zeros(vocab_size + 1, np.float32)  # p of the lower order; the start symbol is never predicted
-    lower[:vocab_size] = first + gamma[0] / vocab_size
+    lower = unigram_probs(counts.counts[0], share)
     log_probs, backoffs, is_kept = [], [], [np.ones(vocab_size + 1, bool)]
     for k in range(2, trie.order + 1):
         probs = scratch.empty(trie.num_nodes(k), np.float32)
@@ -85,10 +85,9 @@ def interpolate(
             first, last = span
             parents = trie.parents(k - 1, first, last)
             rows = slice(int(trie.starts[k - 2][first]), int(trie.starts[k - 2][last]))
-            u, gamma = share(k, counts.counts[k - 1][rows].astype(np.int64), parents, last - first)
-            kept = np.ones(len(u), bool) if threshold == 0 else raw.counts[k - 1][rows] > threshold
-            if not kept.all():
-                gamma = gamma + np.bincount(parents[~kept], weights=u[~kept], minlength=last - first)
+            level = counts.counts[k - 1][rows].astype(np.int64)
+            kept = np.ones(len(level), bool) if threshold == 0 else raw.counts[k - 1][rows] > threshold
+            u, gamma = share(k, level, parents, last - first, None if kept.all() else ~kept)
             p = u + gamma[parents] * np.take(lower, links[k - 2][rows])
             with np.errstate(divide="ignore"):
                 return p.astype(np.float32), np.log(gamma, dtype=np.float32), kept
@@ -106,6 +105,22 @@ def interpolate(
     log_probs.append(_log_in_place(lower, scratch))
     model = NgramModel(trie, tuple(log_probs), tuple(backoffs), reset_lines=reset_lines)
     return pruned(model, is_kept) if any(prune) else model
+
+
+def unigram_probs(counts: Array, share: Share) -> Array:
+    """p of each word, and 0 for the start symbol, which is never predicted. counts: of the words and of the start symbol"""
+    vocab_size = len(counts) - 1
+    u, gamma = share(1, counts[:vocab_size].astype(np.int64), np.zeros(vocab_size, np.int64), 1, None)
+    probs = np.zeros(vocab_size + 1, np.float32)
+    probs[:vocab_size] = u + gamma[0] / vocab_size
+    return probs
+
+
+def sum_by_history(counts: Array, history: Array, num_histories: int, is_wanted: Array | None = None) -> Array:
+    """The sum of the counts of each history, or of those that are wanted; exact."""
+    if is_wanted is not None:
+        counts, history = counts[is_wanted], history[is_wanted]
+    return np.bincount(history, weights=counts, minlength=num_histories)
 
 
 def _log_in_place(probs: Array, scratch: Scratch) -> Array:

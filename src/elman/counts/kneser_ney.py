@@ -12,7 +12,7 @@ import numpy as np
 
 from elman.core.arrays import Array
 from elman.counts.counting import Counts
-from elman.counts.interpolation import Share, interpolate, suffix_links
+from elman.counts.interpolation import Share, interpolate, suffix_links, sum_by_history
 from elman.counts.ngram import NgramModel
 from elman.counts.scratch import Scratch
 
@@ -31,14 +31,8 @@ def fit_kneser_ney(
     """Adjust, discount and interpolate counts. `modified`: three discounts per order instead of one."""
     links = suffix_links(raw.trie, scratch)
     adjusted = adjusted_counts(raw, links, scratch)
-    discounts = []
-    for k, counts in enumerate(adjusted.counts, start=1):
-        level_discounts, why = estimate_discounts(count_of_counts(counts, scratch), modified=modified)
-        discounts.append(level_discounts)
-        kind = "discounts" if modified else "discount"
-        values = ", ".join(f"{d:.3f}" for d in (level_discounts if modified else level_discounts[:1]))
-        report(f"order {k}: {raw.trie.num_nodes(k):,} n-grams, {kind} {values}{f' ({why})' if why else ''}")
-    share = discounting(discounts)
+    tallies = [count_of_counts(counts, scratch) for counts in adjusted.counts]
+    share = discounting(kneser_ney_discounts(tallies, modified=modified, report=report))
     return interpolate(adjusted, links, share, raw=raw, prune=prune, reset_lines=reset_lines, scratch=scratch)
 
 
@@ -61,6 +55,20 @@ def adjusted_counts(raw: Counts, links: Sequence[Array], scratch: Scratch) -> Co
         adjusted.append(counts)
         first_after_start = int(trie.starts[k - 1][first_after_start])
     return Counts(trie, tuple(adjusted))
+
+
+def kneser_ney_discounts(
+    tallies: Sequence[Array], *, modified: bool, report: Callable[[str], None]
+) -> list[tuple[float, float, float]]:
+    """The discounts of each order by its counts of counts, told."""
+    discounts = []
+    for k, tally in enumerate(tallies, start=1):
+        level_discounts, why = estimate_discounts(tally, modified=modified)
+        discounts.append(level_discounts)
+        kind = "discounts" if modified else "discount"
+        values = ", ".join(f"{d:.3f}" for d in (level_discounts if modified else level_discounts[:1]))
+        report(f"order {k}: {int(tally.sum()):,} n-grams, {kind} {values}{f' ({why})' if why else ''}")
+    return discounts
 
 
 def count_of_counts(counts: Array, scratch: Scratch) -> Array:
@@ -96,12 +104,23 @@ def _fallback(modified: bool) -> tuple[float, float, float]:
 def discounting(discounts: Sequence[tuple[float, float, float]]) -> Share:
     """Subtract a discount from every count; the discounted mass goes to the shorter history."""
 
-    def share(order: int, counts: Array, history: Array, num_histories: int) -> tuple[Array, Array]:
-        discount = np.array((0.0, *discounts[order - 1]))[np.minimum(counts, 3)]
-        total = np.bincount(history, weights=counts, minlength=num_histories)
-        discounted = np.bincount(history, weights=discount, minlength=num_histories)
+    def share(
+        order: int, counts: Array, history: Array, num_histories: int, is_pruned: Array | None
+    ) -> tuple[Array, Array]:
+        level = discounts[order - 1]
+        bucket = np.minimum(counts, 3)
+
+        def discounted(history: Array, bucket: Array) -> Array:
+            tallies = np.bincount(history * 4 + bucket, minlength=4 * num_histories).reshape(num_histories, 4)
+            return np.asarray(tallies[:, 1] * level[0] + tallies[:, 2] * level[1] + tallies[:, 3] * level[2])
+
+        total = sum_by_history(counts, history, num_histories)
+        left = discounted(history, bucket)
+        if is_pruned is not None:
+            pruned = sum_by_history(counts, history, num_histories, is_pruned)
+            left = left + (pruned - discounted(history[is_pruned], bucket[is_pruned]))
         unseen = total == 0  # never a history: all mass goes to the shorter one
-        total[unseen], discounted[unseen] = 1, 1
-        return (counts - discount) / total[history], discounted / total
+        total[unseen], left[unseen] = 1, 1
+        return (counts - np.array((0.0, *level))[bucket]) / total[history], left / total
 
     return share

@@ -11,7 +11,7 @@ import numpy as np
 from elman.core.arrays import Array
 from elman.core.tensors import require_table
 from elman.counts.counting import Counts
-from elman.counts.interpolation import Share, interpolate, suffix_links
+from elman.counts.interpolation import Share, interpolate, suffix_links, sum_by_history
 from elman.counts.kneser_ney import count_of_counts, discounting, estimate_discounts
 from elman.counts.ngram import Match, NgramModel, TrieModel, match_ngrams, trie_from_tensors
 from elman.counts.scratch import Scratch
@@ -58,21 +58,24 @@ class CountModel(TrieModel):
     With alpha 0 it is maximum likelihood: a word never seen after h has probability zero.
     """
 
-    def __init__(self, counts: Counts, *, alpha: float, reset_lines: bool) -> None:
+    def __init__(
+        self, counts: Counts, *, alpha: float, reset_lines: bool, totals: Sequence[Array] | None = None
+    ) -> None:
+        """totals: how often each n-gram was a history, where `counts` are only some of those after it."""
         super().__init__(counts.trie, reset_lines=reset_lines)
         self.counts = counts.counts
         self.alpha = alpha
-        self._num_unigrams = int(self.counts[0][: self.vocab_size].sum(dtype=np.int64))
-        self._totals = history_totals(counts)
+        self.num_unigrams = int(self.counts[0][: self.vocab_size].sum(dtype=np.int64))
+        self.totals = history_totals(counts) if totals is None else totals
 
     def predict(self, state: Array) -> Array:
         out = np.empty((len(state), self.vocab_size), np.float32)
         for row, nodes in zip(out, state.tolist(), strict=True):
-            counts, total = self.counts[0][: self.vocab_size].astype(np.float64), float(self._num_unigrams)
+            counts, total = self.counts[0][: self.vocab_size].astype(np.float64), float(self.num_unigrams)
             for k in range(self.order - 1, 0, -1):
-                if nodes[k - 1] != NOT_FOUND and self._totals[k - 1][nodes[k - 1]] > 0:
+                if nodes[k - 1] != NOT_FOUND and self.totals[k - 1][nodes[k - 1]] > 0:
                     rows = self.trie.children(k, nodes[k - 1])
-                    counts, total = np.zeros(self.vocab_size), float(self._totals[k - 1][nodes[k - 1]])
+                    counts, total = np.zeros(self.vocab_size), float(self.totals[k - 1][nodes[k - 1]])
                     counts[self.trie.words[k][rows]] = self.counts[k][rows]
                     break
             with np.errstate(divide="ignore"):
@@ -88,10 +91,10 @@ class CountModel(TrieModel):
     def target_counts(self, match: Match) -> tuple[Array, Array]:
         """C(h w) and C(h) at each token. -> (N,), (N,)"""
         count = np.take(self.counts[0], match.ngrams[0]).astype(np.float64)
-        total = np.full(len(count), float(self._num_unigrams))
+        total = np.full(len(count), float(self.num_unigrams))
         for k in range(2, self.order + 1):
             histories, hits = match.histories[k - 2], match.ngrams[k - 1]
-            seen = np.where(histories == NOT_FOUND, 0, np.take(self._totals[k - 2], histories))
+            seen = np.where(histories == NOT_FOUND, 0, np.take(self.totals[k - 2], histories))
             hit_counts = np.take(self.counts[k - 1], hits) if self.counts[k - 1].size else np.zeros_like(hits)
             total = np.where(seen > 0, seen, total)
             count = np.where(seen > 0, np.where(hits == NOT_FOUND, 0, hit_counts), count)
@@ -149,23 +152,24 @@ def fit_smoothed(
         case "add":
             if alpha is None:
                 assert tuning is not None
-                alpha = tune_alpha(CountModel(tuning_counts, alpha=1.0, reset_lines=reset_lines), tuning.ids)
-                report(f"alpha {alpha:.4g}, tuned on {len(tuning.ids):,} held-out tokens")
+                alpha = tuned_alpha(CountModel(tuning_counts, alpha=1.0, reset_lines=reset_lines), tuning.ids, report)
             return CountModel(counts, alpha=alpha, reset_lines=reset_lines)
         case "interpolated":
             assert tuning is not None
             model = CountModel(tuning_counts, alpha=0.0, reset_lines=reset_lines)
-            weights = tune_weights(model, tuning.ids, reset_lines=reset_lines)
-            for k, (by_bucket, seen) in enumerate(zip(weights.values, weights.seen, strict=True), start=1):
-                shown = " ".join(f"{weight:.2f}" for weight in by_bucket[seen]) or "none seen"
-                report(f"order {k}: interpolation weights {shown} for rare to frequent histories")
-            share = jelinek_mercer(weights.values)
+            share = jelinek_mercer(tuned_weights(model, tuning.ids, report))
         case "witten-bell":
             share = witten_bell
         case "absolute":
-            share = discounting(_absolute_discounts(counts, scratch, report))
+            tallies = [count_of_counts(level, scratch) for level in counts.counts]
+            share = discounting(absolute_discounts(tallies, report))
     links = suffix_links(counts.trie, scratch)
     return interpolate(counts, links, share, raw=counts, prune=prune, reset_lines=reset_lines, scratch=scratch)
+
+
+def num_tuning_tokens(num_tokens: int) -> int:
+    """How many tokens at the end of a text are tuned on, where no other text is held out."""
+    return min(TUNING_TOKENS, max(1, num_tokens // 20))
 
 
 @dataclass(frozen=True)
@@ -179,7 +183,7 @@ class _Tuning:
     def of(cls, ids: Array, heldout_ids: Array | None) -> _Tuning:
         if heldout_ids is not None and len(heldout_ids):
             return cls(np.asarray(heldout_ids[:TUNING_TOKENS]), None)
-        cut = len(ids) - min(TUNING_TOKENS, max(1, len(ids) // 20))
+        cut = len(ids) - num_tuning_tokens(len(ids))
         ends = np.flatnonzero(ids[:cut] == EOS_ID)
         cut = int(ends[-1]) + 1 if len(ends) else cut
         return cls(np.asarray(ids[cut:]), ids[:cut])
@@ -189,6 +193,22 @@ def match_text(model: TrieModel, ids: Array, *, reset_lines: bool) -> Match:
     """Match a whole text: each line alone, or as one stream."""
     starts = line_starts(ids) if reset_lines else np.zeros(1, np.int64)
     return match_ngrams(model.trie, np.asarray(ids, np.int64), starts, model.start(len(starts)))
+
+
+def tuned_alpha(model: CountModel, ids: Array, report: Callable[[str], None]) -> float:
+    """The best alpha for held-out text, told."""
+    alpha = tune_alpha(model, ids)
+    report(f"alpha {alpha:.4g}, tuned on {len(ids):,} held-out tokens")
+    return alpha
+
+
+def tuned_weights(model: CountModel, ids: Array, report: Callable[[str], None]) -> Array:
+    """The best interpolation weights for held-out text, told. -> (order, NUM_BUCKETS)"""
+    weights = tune_weights(model, ids, reset_lines=model.reset_lines)
+    for k, (by_bucket, seen) in enumerate(zip(weights.values, weights.seen, strict=True), start=1):
+        shown = " ".join(f"{weight:.2f}" for weight in by_bucket[seen]) or "none seen"
+        report(f"order {k}: interpolation weights {shown} for rare to frequent histories")
+    return weights.values
 
 
 def tune_alpha(model: CountModel, ids: Array) -> float:
@@ -206,20 +226,22 @@ def tune_alpha(model: CountModel, ids: Array) -> float:
     return float(np.exp(best.x))
 
 
-def witten_bell(order: int, counts: Array, history: Array, num_histories: int) -> tuple[Array, Array]:
+def witten_bell(
+    order: int, counts: Array, history: Array, num_histories: int, is_pruned: Array | None
+) -> tuple[Array, Array]:
     """The probability of a new word after h is T(h) / (C(h) + T(h)), T(h) the number of different words seen."""
-    total = np.bincount(history, weights=counts, minlength=num_histories)
-    types = np.bincount(history, weights=counts > 0, minlength=num_histories)
+    total = sum_by_history(counts, history, num_histories)
+    types = sum_by_history(counts > 0, history, num_histories)
     both = np.where(total == 0, 1, total + types)
-    return counts / both[history], np.where(total == 0, 1, types / both)
+    left = types if is_pruned is None else types + sum_by_history(counts, history, num_histories, is_pruned)
+    return counts / both[history], np.where(total == 0, 1, left / both)
 
 
-def _absolute_discounts(
-    counts: Counts, scratch: Scratch, report: Callable[[str], None]
-) -> list[tuple[float, float, float]]:
+def absolute_discounts(tallies: Sequence[Array], report: Callable[[str], None]) -> list[tuple[float, float, float]]:
+    """One discount an order, by its counts of counts."""
     discounts = []
-    for k, level in enumerate(counts.counts, start=1):
-        discount, why = estimate_discounts(count_of_counts(level, scratch), modified=False)
+    for k, tally in enumerate(tallies, start=1):
+        discount, why = estimate_discounts(tally, modified=False)
         report(f"order {k}: discount {discount[0]:.3f}{f' ({why})' if why else ''}")
         discounts.append(discount)
     return discounts
@@ -233,10 +255,16 @@ def bucket_of(totals: Array) -> Array:
 def jelinek_mercer(weights: Array) -> Share:
     """Relative frequency with weight weights[order-1, bucket of the history], the rest from the shorter history."""
 
-    def share(order: int, counts: Array, history: Array, num_histories: int) -> tuple[Array, Array]:
-        total = np.bincount(history, weights=counts, minlength=num_histories)
+    def share(
+        order: int, counts: Array, history: Array, num_histories: int, is_pruned: Array | None
+    ) -> tuple[Array, Array]:
+        total = sum_by_history(counts, history, num_histories)
         weight = np.where(total == 0, 0.0, weights[order - 1, bucket_of(total)])
-        return weight[history] * counts / np.maximum(total, 1)[history], 1 - weight
+        total = np.maximum(total, 1)
+        gamma = 1 - weight
+        if is_pruned is not None:
+            gamma = gamma + weight * sum_by_history(counts, history, num_histories, is_pruned) / total
+        return weight[history] * counts / total[history], gamma
 
     return share
 
@@ -256,8 +284,7 @@ def tune_weights(model: CountModel, ids: Array, *, reset_lines: bool) -> Weights
     next shorter one; below order 1 every token is equally likely. The E-step is the probability of stopping at each order.
     """
     match = match_text(model, ids, reset_lines=reset_lines)
-    counts = Counts(model.trie, model.counts)
-    totals = [np.array([model.counts[0][: model.vocab_size].sum(dtype=np.int64)]), *history_totals(counts)]
+    totals = [np.array([model.num_unigrams]), *model.totals]
     frequency, bucket, has_history = [], [], []
     for k in range(1, model.order + 1):
         histories = np.zeros(len(ids), np.int64) if k == 1 else match.histories[k - 2]

@@ -106,7 +106,7 @@ def read_blocks(
     """A text as ids, about a megabyte at a time, in constant memory. keep_empty: blocks whose lines were all bad too."""
     reader = _reader(sources, tokenizer.units, data, keep_empty=keep_empty)
     num_reported = 0
-    for lines in _without_reserved(reader, reader.blocks(), tokenizer):
+    for lines in without_reserved(reader, reader.blocks(), tokenizer):
         ids = tokenizer.encode_lines(lines.data) if lines.data else np.zeros(0, dtype=np.int32)
         num_unknown = int(np.count_nonzero(ids == UNK_ID))
         num_dropped, num_reported = reader.num_dropped - num_reported, reader.num_dropped
@@ -138,7 +138,7 @@ def learn(
     if tokenizer is None:
         units, blocks = _choose_units(reader, data, notes)
         spec = TokenizerSpec(units, (), data.separator, normalize=data.normalize)
-        text, recipe = _number(_without_reserved(reader, blocks, spec), spec, share, directory)
+        text, recipe = _number(without_reserved(reader, blocks, spec), spec, share, directory)
     else:
         unknown = UnknownWords(tokenizer, directory)
         text = _read(reader, unknown, directory)
@@ -163,7 +163,9 @@ def learn(
     rest = None
     if num_tokens < len(ids):
         rest = replace(corpus_of(ids[num_tokens:], text.line_bytes[num_lines:]), unknown_words=unknown_words)
-    notes += _describe(tokenizer, train, rest, heldout=heldout, num_dropped=reader.num_dropped)
+    num_heldout = None if rest is None else rest.num_lines
+    facts = TextFacts(len(train.ids), train.num_lines, train.unknown_tokens, num_heldout, reader.num_dropped)
+    notes += describe_text(tokenizer, facts, heldout=heldout)
     return Learned(tokenizer, train, rest, tuple(notes), reader.forms.form, rare_words)
 
 
@@ -173,7 +175,7 @@ def _reader(sources: Sources, units: str, data: DataConfig, *, keep_empty: bool 
 
 def _read(reader: Reader, unknown: UnknownWords, directory: Path | None) -> Gathered:
     tokenizer = unknown.tokenizer
-    blocks = _without_reserved(reader, reader.blocks(), tokenizer)
+    blocks = without_reserved(reader, reader.blocks(), tokenizer)
     return gather(blocks, unknown.encode, id_type(tokenizer.vocab_size), directory)
 
 
@@ -206,7 +208,7 @@ def _choose_units(reader: Reader, data: DataConfig, notes: list[str]) -> tuple[s
     return guess.units, itertools.chain(looked_at, blocks)
 
 
-def _without_reserved(
+def without_reserved(
     reader: Reader, blocks: Iterable[LineBlock], tokens: Tokenizer | TokenizerSpec
 ) -> Iterator[LineBlock]:
     """The lines, if none has a symbol that is not text."""
@@ -283,25 +285,34 @@ def corpus_of(ids: Array, line_bytes: Array) -> Corpus:
     return Corpus(ids, len(line_bytes), num_bytes, unknown_tokens, digest.hexdigest(), line_bytes)
 
 
-def _describe(
-    tokenizer: Tokenizer, train: Corpus, heldout_part: Corpus | None, *, heldout: bool, num_dropped: int
-) -> Iterator[str]:
-    """What the user should know."""
-    if num_dropped:
-        yield f"{num_dropped:,} bad lines were dropped"
-    if heldout_part is not None:
-        yield f"the last {heldout_part.num_lines:,} lines are held out"
+@dataclass(frozen=True)
+class TextFacts:
+    """Numbers of a training text."""
+
+    num_tokens: int
+    num_lines: int
+    unknown_tokens: int
+    heldout_lines: int | None  # of the part that is held out
+    num_dropped: int
+
+
+def describe_text(tokenizer: Tokenizer, facts: TextFacts, *, heldout: bool) -> Iterator[str]:
+    """What the user should know. heldout: whether a part was to be held out"""
+    if facts.num_dropped:
+        yield f"{facts.num_dropped:,} bad lines were dropped"
+    if facts.heldout_lines is not None:
+        yield f"the last {facts.heldout_lines:,} lines are held out"
     elif heldout:
         yield "nothing is held out: there is only one line with text (--valid FILE gives a text to validate on)"
     if tokenizer.units.startswith("bpe:") and tokenizer.vocab_size < int(tokenizer.units[4:]):
         yield f"the text has pairs for {tokenizer.vocab_size:,} symbols only"
-    if train.unknown_tokens:
-        share = train.unknown_share
+    if facts.unknown_tokens:
+        share = facts.unknown_tokens / max(1, facts.num_tokens - facts.num_lines)
         yield f"{share:.2%} of the words are {UNK}: the vocabulary has {tokenizer.vocab_size - 2:,} words"
         if share > 0.5:
             yield "more than half of the words are unknown (data.min_count=1 keeps every word, --units char has no such)"
-    if 2 * train.num_lines > len(train.ids):
-        share = train.num_lines / len(train.ids)
+    if 2 * facts.num_lines > facts.num_tokens:
+        share = facts.num_lines / facts.num_tokens
         yield f"{share:.0%} of the tokens are line ends: a perplexity is mostly theirs (are the blank lines wanted?)"
 
 

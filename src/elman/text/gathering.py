@@ -77,12 +77,16 @@ def num_training_lines(line_bytes: Array, heldout: float | None) -> int:
 
     All of them if that would leave nothing to train on.
     """
-    num_lines = len(line_bytes)
-    if heldout is None or num_lines < 2:
-        return num_lines
-    last_with_text = num_lines - 1
+    last_with_text = len(line_bytes) - 1
     while last_with_text > 0 and line_bytes[last_with_text] == 1:
         last_with_text -= 1
+    return cut_heldout(len(line_bytes), last_with_text, heldout)
+
+
+def cut_heldout(num_lines: int, last_with_text: int, heldout: float | None) -> int:
+    """`num_training_lines`, where it is known which line is the last that is not blank (0 if there is none)."""
+    if heldout is None or num_lines < 2:
+        return num_lines
     return min(num_lines - max(1, int(num_lines * heldout)), last_with_text) or num_lines
 
 

@@ -102,7 +102,7 @@ class Reader:
             with self._open(source) as (file, kind):
                 for data, first in cut_blocks(file, str(source)):
                     block = LineBlock(data, str(source), first, kind=kind, num_read=data.count(b"\n"))
-                    lines = self._checked(self._without_marks(block))
+                    lines = self.cleaned(block)
                     if str(source) == STDIN and first == 1 and self._keeps_records and kind == "lines":
                         kind = _kind_of_pipe(lines)
                         lines = replace(lines, kind=kind)
@@ -112,6 +112,10 @@ class Reader:
                         self.forms.look(lines.data[:LOOKED_AT_BYTES].decode(errors="ignore"), lines.source)
                     if lines.data or self.keeps_empty:
                         yield lines
+
+    def cleaned(self, lines: LineBlock) -> LineBlock:
+        """Lines as they were read, without marks and carriage returns, and without bad ones."""
+        return self._checked(self._without_marks(lines))
 
     def _open(self, source: Source) -> AbstractContextManager[Opened]:
         is_table = self._keeps_records and not self._any_bytes

@@ -15,6 +15,7 @@ from elman.core.settings import Config
 from elman.counts.scratch import Scratch
 from elman.lm.protocol import FreeModel
 from elman.nets.config import LanguageNetConfig
+from elman.spark.estimate import Estimate
 
 if TYPE_CHECKING:
     from elman.tasks.lm.net import NeuralModel
@@ -72,6 +73,10 @@ class CountingFamily(Family[C]):
         report: Callable[[str], None],
     ) -> Saveable:
         """A model of a stream of ids, each line ended by EOS_ID. It may live in the scratch's files: save it before they go."""
+
+    def estimate(self, config: C) -> Estimate | None:
+        """What another engine has to count and estimate; None where only `fit` can."""
+        return None
 
 
 class MemberFamily(Family[C]):

@@ -51,7 +51,7 @@ def mix(
         raise UsageError("mix takes a list of members", hint="for example [model, 'other-model', 'cache']")
     begin = time.perf_counter()
     sections = sections_of(settings or {})
-    refuse(sections, ("data", "train"), "a mixture")
+    refuse(sections, ("data", "train", "count"), "a mixture")
     has_cache = "cache" in map(str, members)
     with store.reserve(Path(out), overwrite=overwrite) if out is not None else contextlib.nullcontext():
         neural_caches = [found for member in members if (found := _neural_cache(str(member))) is not None]

@@ -31,9 +31,9 @@ from elman.tasks.lm.record import LmRecord
 from elman.tasks.lm.scoring import LineScorer, Score, ScoredRows
 from elman.tasks.lm.writing import WritesText
 from elman.tasks.text_task import TextAssets
-from elman.text.corpus import Corpus, read_blocks
+from elman.text.corpus import Corpus, read_blocks, without_reserved
 from elman.text.index import TextIndex
-from elman.text.readers import Sources, as_sources, as_texts
+from elman.text.readers import LineBlock, Reader, Sources, as_sources, as_texts
 from elman.text.settings import Errors
 from elman.text.units.tokenizer import Tokenizer
 from elman.text.units.vocabulary import EOS, EOS_ID, UNK_ID
@@ -157,6 +157,14 @@ class Model(LooksInside, WritesText, ExportsStep, TaskModel[LmRecord]):
             for block in blocks:
                 assert block.lines is not None
                 yield line_scorer.of_block(block.lines, block.ids, scorer, per_token=per_token, with_text=with_text)
+
+    def score_block(self, reader: Reader, lines: LineBlock, *, per_token: bool, with_text: bool) -> ScoredRows:
+        """The cost of each of some lines as they were read from a file, each alone; `reader` (of `keep_empty`) checks them."""
+        [kept] = without_reserved(reader, [reader.cleaned(lines)], self.tokenizer)
+        ids = self.tokenizer.encode_lines(kept.data) if kept.data else np.zeros(0, np.int32)
+        scorer = evaluation.lines_scorer(self.lm)
+        line_scorer = LineScorer(self.tokenizer, self.spelling)
+        return line_scorer.of_block(kept, ids, scorer, per_token=per_token, with_text=with_text)
 
     def _evaluate(self, data: Sources, options: EvaluateOptions) -> dict[str, Any]:
         """The numbers of a text by the one rule of scoring; read as the model was trained unless the options say otherwise.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -17,6 +17,7 @@ from elman.core.settings import Config, make, refuse
 from elman.counts.scratch import check_memory
 from elman.counts.spelling import SpellingModel
 from elman.lm.evaluate import Evaluation
+from elman.spark.config import CountConfig
 from elman.tasks.base import Prepared, ReadFile, ShouldStop, TaskModel, TrainRequest
 from elman.tasks.lm import families
 from elman.tasks.lm.blend import (
@@ -64,6 +65,7 @@ class LmTask(TextTask[LmRecord]):
     record_type = LmRecord
     fits_temperature = True
     makes_language_models = True
+    takes_engine = True
     measuring_share = 0.0  # the examiner measures within the trainer's own budget
 
     def model_names(self) -> tuple[str, ...]:
@@ -118,8 +120,11 @@ class LmTask(TextTask[LmRecord]):
                 f"--memory does not apply to {name}: it limits counting on disk",
                 hint=f"leave it out; it is for {', '.join(able)}",
             )
-        if not family.is_trained:
-            name = request.settings["model"].get("family", DEFAULT_FAMILY)
+        name = request.settings["model"].get("family", DEFAULT_FAMILY)
+        if family.is_trained:
+            refuse(request.settings, ("count",), f"{name}, which does not count")
+        else:
+            count_settings(request.settings)
             refuse(request.settings, ("train",), f"{name}, which counts")
             check_memory(request.memory_bytes)
             if request.device is not None:
@@ -147,11 +152,20 @@ class LmTask(TextTask[LmRecord]):
         family = _family(request.settings["model"])
         if not isinstance(family, CountingFamily):
             return super().train(request)
+        if count_settings(request.settings).engine == "spark":
+            from elman.tasks.lm.spark_counting import count_on_spark
+
+            return count_on_spark(self, family, request)
         began = time.perf_counter()
         data = self.data_settings(request.settings["data"])
         learned, heldout = self.read(request, data)
         record = self.make_record(request, data, self.model_settings(request.settings["model"]), learned)
         return count_model(family, record, learned, heldout, request, began=began)
+
+    def records(self) -> Iterator[tuple[str, type[Config], frozenset[str]]]:
+        """Those of every task on text, and which engine counts."""
+        yield from super().records()
+        yield "count", CountConfig, frozenset()
 
     def _train_best(self, request: TrainRequest) -> TaskModel[LmRecord]:
         """A net mixed with what counts and remembers; too short a time leaves the counts, no validation text the net."""
@@ -312,6 +326,19 @@ class LmTask(TextTask[LmRecord]):
 
 def _family(given: Mapping[str, Any]) -> Family[Any]:
     return find_family(given.get("family", DEFAULT_FAMILY))
+
+
+def count_settings(settings: Mapping[str, Mapping[str, Any]]) -> CountConfig:
+    """Which engine counts, and where."""
+    given = settings.get("count", {})
+    config = make(CountConfig, given, section="count")
+    if config.engine == "local":
+        for key in given.keys() - {"engine"}:
+            raise UsageError(
+                f"count.{key} is for count.engine=spark", hint="add --set count.engine=spark, or leave it out"
+            )
+    config.spark_settings()  # refuses what is none
+    return config
 
 
 def _with_index(prepared: LmPrepared) -> LmPrepared:

@@ -49,6 +49,11 @@ class FormWatch:
             )
 
     @property
+    def possible(self) -> frozenset[Form]:
+        """The forms in which all texts may have been."""
+        return frozenset(self._possible)
+
+    @property
     def form(self) -> Form | None:
         """The one form in which all texts were; None where there was none, or they are the same in both."""
         return next(iter(self._possible)) if len(self._possible) == 1 else None

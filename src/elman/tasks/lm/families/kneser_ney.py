@@ -13,6 +13,7 @@ from elman.counts.counting import count_ngrams
 from elman.counts.kneser_ney import fit_kneser_ney
 from elman.counts.ngram import NgramModel
 from elman.counts.scratch import Scratch
+from elman.spark.estimate import Estimate
 from elman.tasks.lm.families.smoothed import checked_prune
 from elman.tasks.lm.family import CountingFamily, Shape
 
@@ -61,6 +62,10 @@ class KneserNeyFamily(CountingFamily[KneserNeyConfig]):
             scratch=scratch,
             report=report,
         )
+
+    def estimate(self, config: KneserNeyConfig) -> Estimate:
+        """One discount an order or three, from continuation counts."""
+        return Estimate(config.family, config.order, config.prune)
 
     def restore(self, config: KneserNeyConfig, tensors: Mapping[str, Array], shape: Shape) -> NgramModel:
         """Probabilities and back-off weights."""

@@ -13,6 +13,7 @@ from elman.counts.counting import Counts, count_ngrams
 from elman.counts.ngram import NgramModel
 from elman.counts.scratch import Scratch
 from elman.counts.smoothing import CountModel, Smoothing, fit_smoothed
+from elman.spark.estimate import Estimate
 from elman.tasks.lm.family import CountingFamily, Shape
 
 
@@ -128,6 +129,10 @@ class SmoothedFamily(CountingFamily[SmoothedConfig]):
             scratch=scratch,
             report=report,
         )
+
+    def estimate(self, config: SmoothedConfig) -> Estimate:
+        """The smoothing by its name."""
+        return Estimate(config.smoothing, config.depth, config.thresholds, config.alpha)
 
     def restore(self, config: SmoothedConfig, tensors: Mapping[str, Array], shape: Shape) -> CountModel | NgramModel:
         """Counts where nothing is shared out, else probabilities and back-off weights."""

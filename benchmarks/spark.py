@@ -1,0 +1,187 @@
+"""Counting on Apache Spark against the local engine: are the tables the same, and from where on is it worth it?
+
+    python benchmarks/spark.py identity TEXT [--lines N] [--order 5] [--model mkn] [-- TRAIN OPTIONS]
+    python benchmarks/spark.py time TEXT [--tokens 1,5,17] [--masters local[1],local[2]] [--order 5] [--rounds 1]
+    python benchmarks/spark.py memory TEXT [--heap 512m] [--order 5]
+
+TEXT is plain or .gz, one sentence a line. `identity` counts it with both engines and compares every entry of every table,
+to the bit. `time` takes the first so many million tokens: whole processes, from start to the saved model, in turns, the best of
+several rounds. `memory` counts with a heap that is small beside the tables. Needs the extra `scale` and Java.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+PLAIN = ("--units", "space", "--valid", "none")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a process took."""
+
+    seconds: float
+    peak_bytes: int  # of the process that was started; Spark's own are beside it
+
+
+def train(text: Path, out: Path, *options: str) -> Run:
+    """A whole `elman train lm`."""
+    command = [
+        sys.executable,
+        "-m",
+        "elman",
+        "train",
+        "lm",
+        str(text),
+        "--out",
+        str(out),
+        "--overwrite",
+        *PLAIN,
+        *options,
+    ]
+    with tempfile.TemporaryFile() as said:
+        begin = time.perf_counter()
+        process = subprocess.Popen(command, stdout=said, stderr=said)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            said.seek(0)
+            sys.exit(f"{' '.join(command)}\nfailed:\n{said.read().decode(errors='replace')[-4000:]}")
+    return Run(seconds, usage.ru_maxrss * 1024)
+
+
+def on_spark(master: str, *conf: str) -> tuple[str, ...]:
+    """The options of the other engine."""
+    more = ("--set", f"count.conf={','.join(conf)}") if conf else ()
+    return ("--set", "count.engine=spark", "--set", f"count.master={master}", *more)
+
+
+def lines_of(text: Path) -> Iterator[bytes]:
+    """The lines of a text."""
+    with gzip.open(text) if text.suffix == ".gz" else text.open("rb") as file:
+        yield from file
+
+
+def copy_lines(text: Path, out: Path, *, lines: int | None = None, tokens: int | None = None) -> int:
+    """The first lines of a text, or so many that they have so many tokens. -> their tokens, line ends among them"""
+    found = 0
+    with out.open("wb") as file:
+        for number, line in enumerate(lines_of(text)):
+            if (lines is not None and number >= lines) or (tokens is not None and found >= tokens):
+                break
+            file.write(line)
+            found += len(line.split()) + 1
+    return found
+
+
+def compare(first: Path, second: Path) -> dict[str, int]:
+    """How many entries the tables have, and how many differ in a bit."""
+    import elman
+
+    models = [elman.load(directory) for directory in (first, second)]
+    one, other = (model.tensors() for model in models)
+    assert one.keys() == other.keys(), "other tables"
+    entries = different = 0
+    for name, table in one.items():
+        assert table.shape == other[name].shape, f"{name}: {table.shape} and {other[name].shape}"
+        entries += table.size
+        different += int(np.count_nonzero(np.asarray(table) != np.asarray(other[name])))
+    different += list(models[0].tokenizer.tokens) != list(models[1].tokenizer.tokens)
+    return {"tables": len(one), "entries": entries, "different": different}
+
+
+def identity(arguments: argparse.Namespace, work: Path) -> None:
+    text = work / "text.txt"
+    tokens = copy_lines(arguments.text, text, lines=arguments.lines)
+    options = ("--model", arguments.model, *arguments.options)
+    if arguments.order:
+        options += ("--set", f"model.order={arguments.order}")
+    local = train(text, work / "local", *options)
+    spark = train(text, work / "spark", *options, *on_spark(arguments.masters.split(",")[-1]))
+    found = compare(work / "local", work / "spark")
+    seconds = {"local_seconds": round(local.seconds, 1), "spark_seconds": round(spark.seconds, 1)}
+    print(json.dumps({"text": arguments.text.name, "tokens": tokens, **found, **seconds}))
+    if found["different"]:
+        sys.exit("the tables differ")
+
+
+def measure_time(arguments: argparse.Namespace, work: Path) -> None:
+    options = ("--model", arguments.model, "--set", f"model.order={arguments.order or 5}")
+    for millions in map(float, arguments.tokens.split(",")):
+        text = work / "text.txt"
+        tokens = copy_lines(arguments.text, text, tokens=int(millions * 1e6))
+        engines = {"local": ()} | {master: on_spark(master) for master in arguments.masters.split(",")}
+        best: dict[str, float] = {}
+        for _ in range(arguments.rounds):
+            for name, engine in engines.items():
+                seconds = train(text, work / "m", *options, *engine).seconds
+                best[name] = min(best.get(name, seconds), seconds)
+        ratios = {
+            f"{name} / local": round(seconds / best["local"], 2) for name, seconds in best.items() if name != "local"
+        }
+        print(
+            json.dumps({"tokens": tokens, **{name: round(value, 1) for name, value in best.items()}, **ratios}),
+            flush=True,
+        )
+
+
+def measure_memory(arguments: argparse.Namespace, work: Path) -> None:
+    heap = int(arguments.heap.removesuffix("m")) << 20
+    text = work / "text.txt"
+    copy_lines(arguments.text, text)
+    size = text.stat().st_size
+    conf = (f"spark.driver.memory={arguments.heap}", "spark.sql.shuffle.partitions=64")
+    master = arguments.masters.split(",")[-1]
+    options = ("--model", arguments.model, "--set", f"model.order={arguments.order or 5}")
+    found = train(text, work / "spark", *options, *on_spark(master, *conf))
+    local = train(text, work / "local", *options)
+    tables = sum(path.stat().st_size for path in (work / "spark").iterdir())
+    print(
+        json.dumps(
+            {
+                "heap_bytes": heap,
+                "text_bytes": size,
+                "model_bytes": tables,
+                "model_bytes / heap_bytes": round(tables / heap, 2),
+                "spark_seconds": round(found.seconds, 1),
+                "local_seconds": round(local.seconds, 1),
+                **compare(work / "local", work / "spark"),
+            }
+        )
+    )
+
+
+def main() -> None:
+    own, _, rest = " ".join(sys.argv[1:]).partition(" -- ")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("identity", "time", "memory"))
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--lines", type=int)
+    parser.add_argument("--tokens", default="1,5,17", help="millions")
+    parser.add_argument("--masters", default="local[1],local[2]")
+    parser.add_argument("--heap", default="512m")
+    parser.add_argument("--order", type=int)
+    parser.add_argument("--model", default="mkn")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--work", type=Path)
+    arguments = parser.parse_args(own.split())
+    arguments.options = rest.split()
+    with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
+        {"identity": identity, "time": measure_time, "memory": measure_memory}[arguments.what](arguments, Path(folder))
+
+
+if __name__ == "__main__":
+    main()
