@@ -3,15 +3,18 @@
     python benchmarks/spark.py identity TEXT [--lines N] [--order 5] [--model mkn] [-- TRAIN OPTIONS]
     python benchmarks/spark.py time TEXT [--tokens 1,5,17] [--masters local[1],local[2]] [--order 5] [--rounds 1]
     python benchmarks/spark.py memory TEXT [--heap 512m] [--order 5]
+    python benchmarks/spark.py kill TEXT [--lines N] [--at 20,30,40] [--order 5]
 
 TEXT is plain or .gz, one sentence a line. `identity` counts it with both engines and compares every entry of every table,
-to the bit. `time` takes the first so many million tokens: whole processes, from start to the saved model, in turns, the best of
-several rounds. `memory` counts with a heap that is small beside the tables. Needs the extra `scale` and Java.
+to the bit. `time` takes the first so many million tokens: whole processes, from start to the saved model, in turns, the
+best of several rounds. `memory` counts with a heap that is small beside the tables. `kill` counts on two executors, kills one
+of them after so many seconds, and compares the tables again. Needs the extra `scale` and Java.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import gzip
 import json
 import os
@@ -19,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,8 +39,8 @@ class Run:
     peak_bytes: int  # of the process that was started; Spark's own are beside it
 
 
-def train(text: Path, out: Path, *options: str) -> Run:
-    """A whole `elman train lm`."""
+def train(text: Path, out: Path, *options: str, beside: Callable[[int], None] = lambda number: None) -> Run:
+    """A whole `elman train lm`. beside: what is done meanwhile, given the number of the process"""
     command = [
         sys.executable,
         "-m",
@@ -54,6 +57,7 @@ def train(text: Path, out: Path, *options: str) -> Run:
     with tempfile.TemporaryFile() as said:
         begin = time.perf_counter()
         process = subprocess.Popen(command, stdout=said, stderr=said)
+        beside(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - begin
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -164,15 +168,43 @@ def measure_memory(arguments: argparse.Namespace, work: Path) -> None:
     )
 
 
+def kill_executors(arguments: argparse.Namespace, work: Path) -> None:
+    import psutil
+
+    def kill_one_at(seconds: float, number: int) -> None:
+        time.sleep(seconds)
+        family = psutil.Process(number).children(recursive=True)
+        executors = [one for one in family if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline())]
+        if not executors:
+            sys.exit(f"there is no executor after {seconds} s")
+        executors[0].kill()
+
+    text = work / "text.txt"
+    tokens = copy_lines(arguments.text, text, lines=arguments.lines)
+    options = ("--model", arguments.model, "--set", f"model.order={arguments.order or 5}")
+    train(text, work / "local", *options)
+    for seconds in map(float, arguments.at.split(",")):
+        kill = functools.partial(kill_one_at, seconds)
+        found = train(text, work / "spark", *options, *on_spark("local-cluster[2,1,1024]"), beside=kill)
+        tables = compare(work / "local", work / "spark")
+        print(
+            json.dumps({"tokens": tokens, "killed_after": seconds, "seconds": round(found.seconds, 1), **tables}),
+            flush=True,
+        )
+        if tables["different"]:
+            sys.exit("the tables differ")
+
+
 def main() -> None:
     own, _, rest = " ".join(sys.argv[1:]).partition(" -- ")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("identity", "time", "memory"))
+    parser.add_argument("what", choices=("identity", "time", "memory", "kill"))
     parser.add_argument("text", type=Path)
     parser.add_argument("--lines", type=int)
     parser.add_argument("--tokens", default="1,5,17", help="millions")
     parser.add_argument("--masters", default="local[1],local[2]")
     parser.add_argument("--heap", default="512m")
+    parser.add_argument("--at", default="20,30,40", help="seconds")
     parser.add_argument("--order", type=int)
     parser.add_argument("--model", default="mkn")
     parser.add_argument("--rounds", type=int, default=1)
@@ -180,7 +212,8 @@ def main() -> None:
     arguments = parser.parse_args(own.split())
     arguments.options = rest.split()
     with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
-        {"identity": identity, "time": measure_time, "memory": measure_memory}[arguments.what](arguments, Path(folder))
+        actions = {"identity": identity, "time": measure_time, "memory": measure_memory, "kill": kill_executors}
+        actions[arguments.what](arguments, Path(folder))
 
 
 if __name__ == "__main__":

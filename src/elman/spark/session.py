@@ -21,7 +21,8 @@ from elman.spark.config import CountConfig
 
 JAVA = 17  # the oldest that Spark 4 runs on
 CONNECT_SECONDS = 10.0  # to wait for a master's door
-BATCH_ROWS = 100_000  # lines or n-grams that go to Python and back at once
+BATCH_ROWS = 30_000  # lines or n-grams that go to Python and back at once
+PARTITION_BYTES = 16 << 20  # of text whose n-grams are one partition; they take some ten times as much
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -84,6 +85,13 @@ def _fix_blocks(spark: Any) -> None:
     key = "spark.sql.files.minPartitionNum"
     if spark.conf.get(key, None) is None:
         spark.conf.set(key, str(2 * spark.sparkContext.defaultParallelism))
+
+
+def fit_partitions(spark: Any, num_bytes: int) -> None:
+    """Choose the number of partitions of tables by the size of the text, unless somebody has."""
+    key, usual = "spark.sql.shuffle.partitions", "200"
+    if spark.conf.get(key) == usual:
+        spark.conf.set(key, str(max(2 * spark.sparkContext.defaultParallelism, -(-num_bytes // PARTITION_BYTES))))
 
 
 def _import_pyspark() -> Any:

@@ -83,3 +83,10 @@ def test_the_rule_is_its_definition(counts, min_count, max_words):
     kept = [word for word in words if counts[word] >= (1 if counts[0] else min_count)]
     expected = kept if counts[0] else kept[:max_words]
     assert choose_words(np.array(counts), min_count=min_count, max_words=max_words).tolist() == expected
+
+
+def test_words_of_a_long_chunk_are_numbered_where_they_stand(tmp_path):
+    """Chunks of more than 64 bytes are encoded after the others of their block: their words came last among equals."""
+    (tmp_path / "t.txt").write_text("one " + "-".join(["two"] * 30) + " three\n")
+    found = learn([tmp_path / "t.txt"], DataConfig(units="word", min_count=1), heldout=False)
+    assert found.tokenizer.tokens[2:] == ["-", "two", "▁one", "▁two", "▁three"]

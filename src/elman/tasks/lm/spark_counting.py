@@ -22,7 +22,7 @@ from elman.spark.config import CountConfig
 from elman.spark.counting import Levels, count_levels
 from elman.spark.estimate import Estimate
 from elman.spark.lines import Surveyed, choose_units, open_lines, path_of, survey_lines
-from elman.spark.session import session
+from elman.spark.session import fit_partitions, session
 from elman.spark.smoothing import Tables, choose_sharing, count_tables, smoothed_tables
 from elman.spark.tables import collect_counts, collect_model
 from elman.spark.tuning import counts_for
@@ -117,6 +117,7 @@ class _Run:
         units = choose_units(lines, self.data, said)
         head_tokens = 0 if self.data.reset_lines else estimate.order - 1
         text = survey_lines(lines, self.data, units, head_tokens=head_tokens)
+        fit_partitions(self.spark, text.num_bytes)
         num_lines = cut_heldout(text.num_lines, text.last_text, self.data.heldout if request.holds_out else None)
         vocabulary = learn_vocabulary(lines.frame, text.part(0, num_lines))
         tokenizer = vocabulary.tokenizer

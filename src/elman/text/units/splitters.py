@@ -132,13 +132,18 @@ class _MemoSplitter(Splitter):
         numbers = self._table.find(chunks)
         unknown = np.flatnonzero(numbers < 0)
         is_short = chunks.lengths[unknown] <= MEMO_BYTES
-        numbers[unknown[is_short]] = self._remember(chunks.select(unknown[is_short]))
         long = unknown[~is_short]
+        if len(long):
+            self._number(chunks.select(unknown))
+        numbers[unknown[is_short]] = self._remember(chunks.select(unknown[is_short]))
         sizes, flat = self._sizes, self._flat
         if len(long):  # numbered after the cached ones, for this block only
             numbers[long] = len(sizes) + np.arange(len(long))
             sizes, flat = _appended(sizes, flat, self._encode_chunks(chunks.select(long)))
         return _gather(numbers, sizes, flat)
+
+    def _number(self, chunks: Chunks) -> None:
+        """Number new symbols in the order of the text: long chunks are encoded after the short ones of a block."""
 
     def _remember(self, chunks: Chunks) -> Array:
         numbers = self._table.learn(chunks)
@@ -177,6 +182,11 @@ class WordSplitter(_MemoSplitter):
             pieces = split_long(line, PIECE_BYTES)
             return np.concatenate([np.array([self._ids[word] for word in words], dtype=np.int32) for words in pieces])
         return [self._ids[word] for word in split_words(line)]
+
+    def _number(self, chunks: Chunks) -> None:
+        if self._ids.learns:
+            for _ in self._encode_chunks(chunks):
+                pass
 
     def _encode_chunks(self, chunks: Iterable[bytes]) -> Iterator[Sequence[int] | Array]:
         for chunk in chunks:  # split_words adds a space to a text, but not to an empty one
