@@ -6,6 +6,7 @@ has, so that each line has one number in the whole text, as it would on one mach
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -42,7 +43,7 @@ def open_lines(spark: Any, sources: Sources) -> Lines:
     """The lines of files, directories and whatever else Spark reads by a name."""
     from pyspark.sql import functions as fn
 
-    frames = [_open_one(spark, path_of(source), number) for number, source in enumerate(sources)]
+    frames = [_open_one(spark, _pattern(source), number) for number, source in enumerate(sources)]
     frame = frames[0]
     for other in frames[1:]:
         frame = frame.unionByName(other)
@@ -99,7 +100,13 @@ def path_of(source: Any) -> str:
         scheme, _, rest = name.partition(":/")
         has_host = scheme not in ("hdfs", "file") or set(":.") & set(rest.partition("/")[0])
         return f"{scheme}://{rest}" if has_host else f"{scheme}:///{rest}"
-    return Path(name).absolute().as_uri()
+    return f"file://{Path(name).absolute()}"
+
+
+def _pattern(source: Any) -> str:
+    """A name to read: Spark takes `*` and the like for patterns, unless there is a file of that very name."""
+    name = path_of(source)
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", name) if Path(str(source)).exists() else name
 
 
 def _shown(uri: str) -> str:

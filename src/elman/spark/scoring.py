@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -15,7 +17,6 @@ from elman.spark.workers import BadLineError, Batches, Reading, fault_of, raw_bl
 from elman.text.readers import LineBlock, Reader
 from elman.text.settings import DataConfig
 
-ARCHIVE = "elman-model"
 SCHEMA = (
     "block int, chunk int, value string, lines long, tokens long, unknown long, empty long, "
     "fault_line long, fault string, hint string"
@@ -64,8 +65,7 @@ def map_lines(
 
     _require_vacant(spark, output)
     lines = open_lines(spark, [source])
-    _ship(spark, model)
-    job = _Job(lines.reading(data, units), make_writer)
+    job = _Job(lines.reading(data, units), make_writer, _ship(spark, model))
     # computed once: to be looked at for bad lines, to be sorted, to be written
     scored = lines.frame.mapInArrow(job, SCHEMA).persist(StorageLevel.DISK_ONLY)
     try:
@@ -87,15 +87,16 @@ def _require_vacant(spark: Any, output: str) -> None:
         raise WriteError(f"{output} is there already", hint="choose another name, or remove it")
 
 
-def _ship(spark: Any, model: Path) -> None:
-    """Send the model to every executor, where it is unpacked once."""
-    with tempfile.TemporaryDirectory(prefix="elman-ship-") as folder:
-        archive = Path(folder, f"{ARCHIVE}.zip")
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as packed:
-            for path in sorted(model.rglob("*")):
-                if path.is_file():
-                    packed.write(path, path.relative_to(model))
-        spark.sparkContext.addArchive(f"{archive}#{ARCHIVE}")
+def _ship(spark: Any, model: Path) -> str:
+    """Send the model to every executor, where it is unpacked once. -> its name there"""
+    folder = Path(tempfile.mkdtemp(prefix="elman-ship-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # an executor that comes late asks for it again
+    with zipfile.ZipFile(folder / "model.zip", "w", zipfile.ZIP_STORED) as packed:
+        for path in sorted(model.rglob("*")):
+            if path.is_file():
+                packed.write(path, path.relative_to(model))
+    spark.sparkContext.addArchive(f"{folder / 'model.zip'}#{folder.name}")
+    return folder.name
 
 
 def _refuse_faults(scored: Any, num_lines: dict[int, int], places: tuple[tuple[str, int], ...]) -> None:
@@ -116,11 +117,12 @@ class _Job:
 
     reading: Reading
     make_writer: Callable[[str], Writer]
+    archive: str  # the model, as it is called on executors
 
     def __call__(self, batches: Batches) -> Batches:
         from pyspark import SparkFiles
 
-        directory = SparkFiles.get(ARCHIVE)
+        directory = SparkFiles.get(self.archive)
         if directory not in _writers:
             _writers[directory] = self.make_writer(directory)
         yield from self.run(batches, _writers[directory])

@@ -198,10 +198,8 @@ def _translation(error: Exception) -> ElmanError | None:
             "Spark has no space left for what it shuffles",
             hint="free space, or give it another disk: --set count.conf=spark.local.dir=/large",
         )
-    if found := re.search(r"(?:Path does not exist|PATH_NOT_FOUND\S*)[: ]+(.*)", text):
-        return MissingError(
-            f"cannot read {found[1].split('. SQLSTATE')[0]}", hint="is the name right, and may you read it?"
-        )
+    if found := re.search(r"Path does not exist: (.*?)(?:\. SQLSTATE|\n|$)", text):
+        return MissingError(f"there is no {found[1]}", hint="is the name right, and may you read it?")
     if "OutOfMemoryError" in text:
         return ElmanError(
             "an executor of Spark ran out of memory",
