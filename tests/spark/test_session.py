@@ -83,7 +83,7 @@ def test_a_cluster_without_executors_is_not_waited_for_for_ever() -> None:
         ("java.lang.OutOfMemoryError: Java heap space", ElmanError, "out of memory"),
         ("Job aborted\nCaused by: java.lang.RuntimeException: broken", ElmanError, "broken"),
         ("elman.core.errors.ElmanError: an executor has elman 0.0.1\nhint: x", ElmanError, "an executor has"),
-        ("ModuleNotFoundError: No module named 'elman'", ElmanError, "do not have elman"),
+        ("ModuleNotFoundError: No module named 'elman'", ElmanError, "has no elman"),
     ],
 )
 def test_what_goes_wrong_in_spark_is_told_in_words(text: str, kind: type[ElmanError], message: str) -> None:

@@ -33,6 +33,8 @@ SETTINGS = {
     "spark.sql.files.ignoreMissingFiles": "false",
 }
 LOGGING = """rootLogger.level = fatal
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = fatal
 rootLogger.appenderRef.stderr.ref = console
 appender.console.type = Console
 appender.console.name = console
@@ -151,8 +153,10 @@ def _start(SparkSession: Any, master: str, config: CountConfig, folder: Path) ->
         **config.spark_settings(),
     }
     if master.startswith("local"):
-        settings.setdefault("spark.pyspark.python", sys.executable)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a machine that has lost its network counts, too
+    if "spark.pyspark.python" in settings:
+        os.environ["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
     builder = SparkSession.builder.master(master).appName("elman")
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -185,6 +189,8 @@ def translated() -> Iterator[None]:
         found = _translation(error)
         if found is None:
             raise
+        if os.environ.get("ELMAN_DEBUG"):
+            print(error, file=sys.stderr)
         raise found from None
 
 
@@ -208,12 +214,12 @@ def _translation(error: Exception) -> ElmanError | None:
         )
     if found := re.search(r"ElmanError: (.*?)(?:\n|$)", text):
         return ElmanError(found[1])
-    if "ModuleNotFoundError: No module named 'elman'" in text:
+    if found := re.search(r"ModuleNotFoundError: No module named '(\w+)", text):
         return ElmanError(
-            "the executors do not have elman",
-            hint="install it there, or let spark.pyspark.python point to a Python that has it",
+            f"the Python of the executors has no {found[1]}",
+            hint="install elman[scale] there, or count.conf=spark.pyspark.python=/a/python/that/has/it",
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    what = (causes or lines or [type(error).__name__])[-1 if causes else 0]
+    causes = re.findall(r"^(?:Caused by: (.*)|([A-Za-z_.]*(?:Error|Exception): .*))$", text, re.MULTILINE)
+    what = "".join(causes[-1]) if causes else (lines or [type(error).__name__])[0]
     return ElmanError(f"Spark failed: {what[:400]}", hint="ELMAN_DEBUG=1 shows all that it says")
