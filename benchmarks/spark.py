@@ -2,13 +2,13 @@
 
     python benchmarks/spark.py identity TEXT [--lines N] [--order 5] [--model mkn] [-- TRAIN OPTIONS]
     python benchmarks/spark.py time TEXT [--tokens 1,5,17] [--masters local[1],local[2]] [--order 5] [--rounds 1]
-    python benchmarks/spark.py memory TEXT [--heap 512m] [--order 5]
+    python benchmarks/spark.py memory TEXT [--lines N] [--fraction 0.005] [--order 5]
     python benchmarks/spark.py kill TEXT [--lines N] [--at 20,30,40] [--order 5]
 
 TEXT is plain or .gz, one sentence a line. `identity` counts it with both engines and compares every entry of every table,
 to the bit. `time` takes the first so many million tokens: whole processes, from start to the saved model, in turns, the
-best of several rounds. `memory` counts with a heap that is small beside the tables. `kill` counts on two executors, kills one
-of them after so many seconds, and compares the tables again. Needs the extra `scale` and Java.
+best of several rounds. `memory` counts with little memory to sort, join and cache in, a fraction of the text itself. `kill`
+counts on two executors, kills one of them after so many seconds, and compares the tables again. Needs the extra `scale` and Java.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
+RESERVED_BYTES = 300 << 20  # of the heap, which Spark keeps for itself
 PLAIN = ("--units", "space", "--valid", "none")
 
 
@@ -143,29 +144,22 @@ def measure_time(arguments: argparse.Namespace, work: Path) -> None:
 
 
 def measure_memory(arguments: argparse.Namespace, work: Path) -> None:
-    heap = int(arguments.heap.removesuffix("m")) << 20
     text = work / "text.txt"
-    copy_lines(arguments.text, text)
-    size = text.stat().st_size
-    conf = (f"spark.driver.memory={arguments.heap}", "spark.sql.shuffle.partitions=64")
-    master = arguments.masters.split(",")[-1]
-    options = ("--model", arguments.model, "--set", f"model.order={arguments.order or 5}")
-    found = train(text, work / "spark", *options, *on_spark(master, *conf))
-    local = train(text, work / "local", *options)
-    tables = sum(path.stat().st_size for path in (work / "spark").iterdir())
-    print(
-        json.dumps(
-            {
-                "heap_bytes": heap,
-                "text_bytes": size,
-                "model_bytes": tables,
-                "model_bytes / heap_bytes": round(tables / heap, 2),
-                "spark_seconds": round(found.seconds, 1),
-                "local_seconds": round(local.seconds, 1),
-                **compare(work / "local", work / "spark"),
-            }
-        )
+    tokens = copy_lines(arguments.text, text, lines=arguments.lines)
+    conf = (
+        "spark.driver.memory=512m",
+        f"spark.memory.fraction={arguments.fraction}",
+        "spark.buffer.pageSize=64k",
+        "spark.sql.shuffle.partitions=16",
     )
+    unified = int(((512 << 20) - RESERVED_BYTES) * arguments.fraction)
+    options = ("--model", arguments.model, "--set", f"model.order={arguments.order or 5}")
+    local = train(text, work / "local", *options)
+    found = train(text, work / "spark", *options, *on_spark(arguments.masters.split(",")[-1], *conf))
+    sizes = {"memory_bytes": unified, "text_bytes": text.stat().st_size, "tokens": tokens}
+    ratio = {"text / memory": round(text.stat().st_size / unified, 1)}
+    seconds = {"spark_seconds": round(found.seconds, 1), "local_seconds": round(local.seconds, 1)}
+    print(json.dumps(sizes | ratio | seconds | compare(work / "local", work / "spark")))
 
 
 def kill_executors(arguments: argparse.Namespace, work: Path) -> None:
@@ -203,7 +197,9 @@ def main() -> None:
     parser.add_argument("--lines", type=int)
     parser.add_argument("--tokens", default="1,5,17", help="millions")
     parser.add_argument("--masters", default="local[1],local[2]")
-    parser.add_argument("--heap", default="512m")
+    parser.add_argument(
+        "--fraction", type=float, default=0.005, help="of the heap that Spark may sort, join and cache in"
+    )
     parser.add_argument("--at", default="20,30,40", help="seconds")
     parser.add_argument("--order", type=int)
     parser.add_argument("--model", default="mkn")
