@@ -14,19 +14,21 @@ counts on two executors, kills one of them after so many seconds, and compares t
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import gzip
 import json
-import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 RESERVED_BYTES = 300 << 20  # of the heap, which Spark keeps for itself
 PLAIN = ("--units", "space", "--valid", "none")
@@ -37,7 +39,30 @@ class Run:
     """What a process took."""
 
     seconds: float
-    peak_bytes: int  # of the process that was started; Spark's own are beside it
+    core_seconds: float  # of it and of all that it started: what it takes of a machine that does other things, too
+
+
+class Watch(threading.Thread):
+    """Adds up the time that a process and its descendants take of the cores, as long as it runs."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(daemon=True)
+        self._first = psutil.Process(number)
+        self._taken: dict[int, float] = {}
+        self.start()
+
+    def run(self) -> None:
+        """Look twice a second: a process that ends in between takes little with it."""
+        while self._first.is_running() and self._first.status() != psutil.STATUS_ZOMBIE:
+            with contextlib.suppress(psutil.Error):
+                for one in (self._first, *self._first.children(recursive=True)):
+                    with contextlib.suppress(psutil.Error):
+                        self._taken[one.pid] = sum(one.cpu_times()[:2])
+            time.sleep(0.5)
+
+    def core_seconds(self) -> float:
+        """Of all of them."""
+        return sum(self._taken.values())
 
 
 def train(text: Path, out: Path, *options: str, beside: Callable[[int], None] = lambda number: None) -> Run:
@@ -58,14 +83,14 @@ def train(text: Path, out: Path, *options: str, beside: Callable[[int], None] = 
     with tempfile.TemporaryFile() as said:
         begin = time.perf_counter()
         process = subprocess.Popen(command, stdout=said, stderr=said)
+        watch = Watch(process.pid)
         beside(process.pid)
-        _, status, usage = os.wait4(process.pid, 0)
+        process.wait()
         seconds = time.perf_counter() - begin
-        process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             said.seek(0)
             sys.exit(f"{' '.join(command)}\nfailed:\n{said.read().decode(errors='replace')[-4000:]}")
-    return Run(seconds, usage.ru_maxrss * 1024)
+    return Run(seconds, watch.core_seconds())
 
 
 def on_spark(master: str, *conf: str) -> tuple[str, ...]:
@@ -108,6 +133,13 @@ def compare(first: Path, second: Path) -> dict[str, int]:
     return {"tables": len(one), "entries": entries, "different": different}
 
 
+def taken(local: Run, spark: Run) -> dict[str, float]:
+    """Seconds, and core-seconds, of both."""
+    runs = {"local": local, "spark": spark}
+    seconds = {f"{name}_seconds": round(run.seconds, 1) for name, run in runs.items()}
+    return seconds | {f"{name}_core_seconds": round(run.core_seconds, 1) for name, run in runs.items()}
+
+
 def identity(arguments: argparse.Namespace, work: Path) -> None:
     text = work / "text.txt"
     tokens = copy_lines(arguments.text, text, lines=arguments.lines)
@@ -117,8 +149,7 @@ def identity(arguments: argparse.Namespace, work: Path) -> None:
     local = train(text, work / "local", *options)
     spark = train(text, work / "spark", *options, *on_spark(arguments.masters.split(",")[-1]))
     found = compare(work / "local", work / "spark")
-    seconds = {"local_seconds": round(local.seconds, 1), "spark_seconds": round(spark.seconds, 1)}
-    print(json.dumps({"text": arguments.text.name, "tokens": tokens, **found, **seconds}))
+    print(json.dumps({"text": arguments.text.name, "tokens": tokens, **found, **taken(local, spark)}))
     if found["different"]:
         sys.exit("the tables differ")
 
@@ -130,15 +161,19 @@ def measure_time(arguments: argparse.Namespace, work: Path) -> None:
         tokens = copy_lines(arguments.text, text, tokens=int(millions * 1e6))
         engines = {"local": ()} | {master: on_spark(master) for master in arguments.masters.split(",")}
         best: dict[str, float] = {}
+        cores: dict[str, float] = {}
         for _ in range(arguments.rounds):
             for name, engine in engines.items():
-                seconds = train(text, work / "m", *options, *engine).seconds
-                best[name] = min(best.get(name, seconds), seconds)
+                run = train(text, work / "m", *options, *engine)
+                best[name] = min(best.get(name, run.seconds), run.seconds)
+                cores[f"{name} core-seconds"] = round(run.core_seconds, 1)
         ratios = {
             f"{name} / local": round(seconds / best["local"], 2) for name, seconds in best.items() if name != "local"
         }
         print(
-            json.dumps({"tokens": tokens, **{name: round(value, 1) for name, value in best.items()}, **ratios}),
+            json.dumps(
+                {"tokens": tokens, **{name: round(value, 1) for name, value in best.items()}, **ratios, **cores}
+            ),
             flush=True,
         )
 
@@ -158,13 +193,10 @@ def measure_memory(arguments: argparse.Namespace, work: Path) -> None:
     found = train(text, work / "spark", *options, *on_spark(arguments.masters.split(",")[-1], *conf))
     sizes = {"memory_bytes": unified, "text_bytes": text.stat().st_size, "tokens": tokens}
     ratio = {"text / memory": round(text.stat().st_size / unified, 1)}
-    seconds = {"spark_seconds": round(found.seconds, 1), "local_seconds": round(local.seconds, 1)}
-    print(json.dumps(sizes | ratio | seconds | compare(work / "local", work / "spark")))
+    print(json.dumps(sizes | ratio | taken(local, found) | compare(work / "local", work / "spark")))
 
 
 def kill_executors(arguments: argparse.Namespace, work: Path) -> None:
-    import psutil
-
     def kill_one_at(seconds: float, number: int) -> None:
         time.sleep(seconds)
         family = psutil.Process(number).children(recursive=True)

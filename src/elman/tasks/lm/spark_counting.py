@@ -223,6 +223,6 @@ def _write_arpa(record: LmRecord, counted: _Counted, config: CountConfig, reques
         counted.tokenizer.tokens,
         path_of(place),
         units=counted.text.reading.units,
-        overwrite=True,  # what was there was asked about before
+        overwrite=config.arpa is None,  # what is in --out was asked about before
     )
     return ArpaParts(record, place, counted.tables.sizes)
