@@ -14,9 +14,9 @@ HEAD = """\
 
 <!-- made by docs/make_settings.py from the program itself; `make docs` makes it again -->
 
-What `--set KEY=VALUE` takes, and a recipe in its tables `[data]`, `[model]`, `[train]` and `[count]`. `elman settings PATTERN` prints the
-same. Where no default is given, none is set, or it is chosen by the data and the time and said when it is. A setting that cannot
-apply is an error, and so is one that does not exist.
+What `--set KEY=VALUE` takes, and a recipe in its tables `[data]`, `[model]`, `[train]` and `[count]`. `elman settings PATTERN`
+prints the same. Where no default is given, none is set, or it is chosen by the data and the time and said when it is. A setting
+that cannot apply is an error, and so is one that does not exist.
 """
 TITLES = {
     "data": "How data is read and becomes tokens.",
