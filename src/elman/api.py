@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from elman import store
 from elman.core.errors import UsageError, in_python
-from elman.core.settings import make, merge_settings
+from elman.core.settings import make, merge_settings, refuse
 from elman.tasks.base import EvaluateOptions, NetTask, Prediction, PredictOptions, Report, TaskModel, TrainRequest
 from elman.tasks.catalogue import TASKS, find_task, load_model
 from elman.tasks.lm.mixing import mix
@@ -130,6 +130,8 @@ def train(
             others = [other for other in TASKS if name in find_task(other).flags]
             raise UsageError(f"{flag} does not apply to {task}", hint=f"leave it out; it is for {', '.join(others)}")
     make(TrainConfig, request.settings["train"], section="train")
+    if "count" not in {section for section, *_ in found.records()}:
+        refuse(request.settings, ("count",), task)
     request = found.complete(request)
     found.check(request)
     with reserved(request.out, overwrite=overwrite), _displayed(f"training {model or task}", progress) as (say, show):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, get_args
 from elman import store
 from elman.core.arrays import Array
 from elman.core.errors import UsageError
-from elman.core.settings import Config, Sections, make, refuse
+from elman.core.settings import Config, Sections, make
 from elman.tasks.encoding import Encodes
 from elman.tasks.examples import A as A
 from elman.tasks.examples import Examples as Examples
@@ -242,7 +242,6 @@ class NetTask(Task[R], Generic[R, A, H]):
     has_streams: ClassVar[bool] = False  # whether train.bptt and train.bptt_spread apply
     fits_temperature: ClassVar[bool] = False  # whether train.fit_temperature applies
     plans_an_end: ClassVar[bool] = False  # its plan says after how many passes a run is over
-    takes_engine: ClassVar[bool] = False  # whether `count` says which engine counts
     takes_foundation: ClassVar[bool] = False  # whether `init` is a language model whose words and cells are taken
 
     def model_names(self) -> tuple[str, ...]:
@@ -279,7 +278,6 @@ class NetTask(Task[R], Generic[R, A, H]):
         """Refuse settings that this task does not have, or that do not fit together."""
         self.data_settings(request.settings["data"])
         self.model_settings(request.settings["model"])
-        refuse(request.settings, () if self.takes_engine else ("count",), self.name)
         unused = self.unused_train_keys() | (frozenset() if request.init else {"freeze"})
         for key in unused & request.settings["train"].keys():
             raise UsageError(f"train.{key} does not apply to {self.name}", hint=f"leave train.{key} out")

@@ -65,7 +65,6 @@ class LmTask(TextTask[LmRecord]):
     record_type = LmRecord
     fits_temperature = True
     makes_language_models = True
-    takes_engine = True
     measuring_share = 0.0  # the examiner measures within the trainer's own budget
 
     def model_names(self) -> tuple[str, ...]:
