@@ -83,7 +83,7 @@ def is_equal(found: list[list[Any]], wanted: list[list[Any]], *, exactly: bool) 
 
 def _tests(name: str) -> Figure:
     """Those tests of tests/guards whose names have this in them."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/guards", "-k", name]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/guards", "-k", name]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     passed, failed = (re.search(rf"(\d+) {word}", done.stdout) for word in ("passed", "failed"))
     num_passed, num_failed = (int(found[1]) if found else 0 for found in (passed, failed))

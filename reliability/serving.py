@@ -105,7 +105,7 @@ def _pickles(folder: Path) -> Figure:
 
 
 def _audited(tests: tuple[str, ...]) -> Figure:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.audit", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.audit", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     breaches = re.findall(r"elman did what it never should: .*", done.stdout)
     passed, failed = (re.search(rf"(\d+) {word}", done.stdout) for word in ("passed", "failed"))

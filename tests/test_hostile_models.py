@@ -78,6 +78,19 @@ def test_a_file_far_longer_than_the_manifest_says_is_not_read(
         elman.load(model, verify=verify)
 
 
+@pytest.mark.parametrize(
+    ("verify", "what"), [(True, "SHA-256"), (False, "a model for 'nm', which this version has not")]
+)
+def test_a_flipped_bit_in_the_name_of_the_task_is_damage(
+    models: dict[str, Path], tmp_path: Path, verify: bool, what: str
+) -> None:
+    """It was a wrong usage: "there is no task 'nm'"."""
+    model = copied(models["lm"], tmp_path / "model")
+    (model / CONFIG).write_text((model / CONFIG).read_text().replace('"task": "lm"', '"task": "nm"'))
+    with pytest.raises(DataError, match=what):
+        elman.load(model, verify=verify)
+
+
 def test_a_journal_is_not_written_through_a_link(tmp_path: Path) -> None:
     thesis = tmp_path / "thesis.txt"
     thesis.write_text("ten years of work")

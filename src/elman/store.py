@@ -181,9 +181,9 @@ def load(directory: Path, kind: type[R], restore: Callable[[Saved[R]], T], *, ve
     return read_consistently(directory, load_stored, verify=verify)
 
 
-def task_of(directory: Path) -> str:
+def task_of(directory: Path, *, verify: bool = True) -> str:
     """What the model in a directory is for."""
-    task = read_consistently(directory, _read_json, verify=False).get("task")
+    task = read_consistently(directory, _read_json, verify=verify).get("task")
     return task if isinstance(task, str) else "lm"
 
 

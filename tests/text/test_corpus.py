@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elman.core.errors import DataError, UsageError, WriteError
-from elman.text import readers, spool
+from elman.text import corpus, readers, spool
 from elman.text.corpus import Corpus, learn, read_blocks, read_corpus
 from elman.text.settings import DataConfig
 from elman.text.units.vocabulary import EOS_ID, UNK_ID
@@ -262,3 +262,14 @@ def test_a_line_of_fifty_megabytes_is_one_line(tmp_path, units):
     path = _file(tmp_path, b"a word b word\n" + _long_line(units))
     corpus: Corpus = learn([path], _settings(units=units), heldout=False).train
     assert corpus.num_lines == 2 and corpus.line_bytes[1] == 50_000_001
+
+
+def test_more_distinct_words_than_fit_into_the_memory_are_refused_while_they_are_read(tmp_path) -> None:
+    """Ten million distinct words took 2.8 GB under any --memory."""
+    path = tmp_path / "words.txt"
+    path.write_text("".join(f"w{number}\n" for number in range(2_000)))
+    data = DataConfig(units="space", min_count=1)
+    with pytest.raises(DataError, match="more than 1,000 distinct words") as caught:
+        learn([path], data, heldout=False, memory_bytes=1_000 * corpus.SYMBOL_BYTES)
+    assert "--units bpe" in (caught.value.hint or "")
+    assert learn([path], data, heldout=False, memory_bytes=3_000 * corpus.SYMBOL_BYTES).tokenizer.vocab_size == 2_002

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elman import store
-from elman.core.errors import no_such
+from elman.core.errors import DataError, no_such
 from elman.tasks.base import Task, TaskModel
 
 
@@ -41,4 +41,7 @@ def find_task(name: str) -> Task[Any]:
 
 def load_model(directory: Path, *, verify: bool = True) -> TaskModel[Any]:
     """The model in a directory, whatever it is for."""
-    return find_task(store.task_of(directory)).load(directory, verify=verify)
+    name = store.task_of(directory, verify=verify)
+    if name not in TASKS:
+        raise DataError(f"{directory} holds a model for {name!r}, which this version has not", hint="upgrade elman")
+    return find_task(name).load(directory, verify=verify)

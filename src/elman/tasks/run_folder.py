@@ -69,7 +69,7 @@ def find_run(directory: Path) -> Path | None:
 
 def tidy(directory: Path) -> None:
     """Remove what a kill left of a run whose model is there, if somebody may write there and nobody does."""
-    if any(directory.glob(f"*{NEW}")):
+    if (directory / files.LOCK).exists() or any(directory.glob(f"*{NEW}")):
         with contextlib.suppress(WriteError, BusyError), files.lock(directory):
             files.recover(directory)
 

@@ -84,7 +84,13 @@ class TextTask(NetTask[R, TextAssets, HeldoutText]):
         self, request: TrainRequest, data: DataConfig, tokenizer: Tokenizer | None = None
     ) -> tuple[Learned, Corpus | None]:
         """The text as ids with its vocabulary (or by a given one), and the held-out text."""
-        learned = learn(request.data, data, heldout=request.holds_out, tokenizer=tokenizer)
+        learned = learn(
+            request.data,
+            data,
+            heldout=request.holds_out,
+            tokenizer=tokenizer,
+            memory_bytes=request.memory_bytes,
+        )
         request.say(learned.notes)
         heldout = learned.heldout
         if request.valid is not None:

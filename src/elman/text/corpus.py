@@ -33,6 +33,7 @@ from elman.text.units.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, by_freque
 from elman.text.unknown import UnknownWords, sample_rare_words
 
 BLOCK_ROWS = 10_000  # lines encoded at once
+SYMBOL_BYTES = 280  # of memory for each distinct symbol while a vocabulary is learned
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,10 +128,12 @@ def learn(
     heldout: bool,
     tokenizer: Tokenizer | None = None,
     directory: Path | None = None,
+    memory_bytes: int | None = None,
 ) -> Learned:
     """The vocabulary of a text (or the given one), and the text as ids, its last part held out if asked for.
 
-    The vocabulary depends on the training part alone. The ids go to a file in `directory` if they are many.
+    The vocabulary depends on the training part alone. The ids go to a file in `directory` if they are many. memory_bytes:
+    a text with more distinct symbols than fit is refused; the most frequent ones are known only when all have come.
     """
     notes: list[str] = []
     share = data.heldout if heldout else None
@@ -138,7 +141,7 @@ def learn(
     if tokenizer is None:
         units, blocks = _choose_units(reader, data, notes)
         spec = TokenizerSpec(units, (), data.separator, normalize=data.normalize)
-        text, recipe = _number(without_reserved(reader, blocks, spec), spec, share, directory)
+        text, recipe = _number(without_reserved(reader, blocks, spec), spec, share, directory, memory_bytes)
     else:
         unknown = UnknownWords(tokenizer, directory)
         text = _read(reader, unknown, directory)
@@ -231,12 +234,20 @@ def without_reserved(
 
 
 def _number(
-    blocks: Iterable[LineBlock], spec: TokenizerSpec, share: float | None, directory: Path | None
+    blocks: Iterable[LineBlock],
+    spec: TokenizerSpec,
+    share: float | None,
+    directory: Path | None,
+    memory_bytes: int | None = None,
 ) -> tuple[Gathered, TokenizerSpec]:
     """The text under numbers of the moment, and the specification with the symbols they stand for."""
 
     def encode(lines: bytes) -> Array:
-        return splitter.encode(normalize_bytes(lines, spec.normalize))  # bytes are counted as they stand in the text
+        ids = splitter.encode(normalize_bytes(lines, spec.normalize))  # bytes are counted as they stand in the text
+        if memory_bytes is not None and len(ids) and int(ids.max()) * SYMBOL_BYTES > memory_bytes:
+            what = f"the text has more than {memory_bytes // SYMBOL_BYTES:,} distinct words, too many for this memory"
+            raise DataError(what, hint="--units bpe:8000 has a fixed number of symbols; or give a larger --memory")
+        return ids
 
     if not spec.units.startswith("bpe:"):
         splitter: Splitter = learner(spec.units, spec.separator)

@@ -31,7 +31,7 @@ from elman.text.units.forms import FormWatch, normalize
 
 FIRST_BLOCK_BYTES = 1 << 16  # size of the first block, which is small so that an interactive pipe is answered soon
 BLOCK_BYTES = 1 << 20
-MAX_LINE_BYTES = 1 << 28
+MAX_LINE_BYTES = 1 << 27  # counting a line takes eight times its size
 LOOKED_AT_BYTES = 1 << 14  # of each block, to see which Unicode form it is in
 SKIP_HINT = "--set data.skip_bad=true drops such lines"
 

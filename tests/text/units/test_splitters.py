@@ -37,6 +37,16 @@ def test_a_block_of_lines_gives_the_ids_of_its_lines(tokenizer, batch):
     assert tokenizer.encode_lines(block).tolist() == expected
 
 
+@given(st.lists(lines, min_size=1, max_size=3))
+def test_long_lines_are_encoded_in_pieces_and_nobody_notices(tokenizer, batch):
+    """All words of a line at once took 37 times the size of the line."""
+    block = "".join(line + "\n" for line in batch).encode()
+    expected = tokenizer.encode_lines(block).tolist()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(splitters, "PIECE_BYTES", 2)
+        assert tokenizer.encode_lines(block).tolist() == expected
+
+
 @given(lines)
 def test_the_library_gives_the_same_ids(tokenizer, library, line):
     assert library.encode(line, add_special_tokens=False).ids == tokenizer.encode(line).tolist()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,10 @@ MEMO_CHUNKS = (
 MEMO_BYTES = 64  # longer chunks are not cached: they rarely occur again
 PIECE_BYTES = 1 << 20  # longer lines are split into pieces of about this size, to limit the memory for words
 _WHITESPACE = re.compile(r"[ \t\n\v\f\r]+")  # ASCII only; str.split() would also split at U+00A0 and U+3000
+
+
+# Between two chunks, wherever they are cut: a newline, or the first space of a run that does not end its line.
+_CUT = re.compile(rb"\n|(?<=[^ \n]) (?!\n)")
 
 
 class Splitter(ABC):
@@ -76,6 +80,9 @@ class SpaceSplitter(Splitter):
         return [self._ids[symbol] for symbol in _WHITESPACE.split(line) if symbol]
 
     def encode(self, lines: bytes) -> Array:
+        return _encode_in_pieces(self._encode_piece, lines)
+
+    def _encode_piece(self, lines: bytes) -> Array:
         chunks = cut_at_whitespace(lines)
         return self._table.learn(chunks) if self._learns else np.maximum(self._table.find(chunks), UNK_ID)
 
@@ -110,6 +117,16 @@ class SeparatorSplitter(_LineSplitter):
         return self._ids.symbols()
 
 
+def _encode_in_pieces(encode: Callable[[bytes], Array], lines: bytes) -> Array:
+    """encode(lines), where it takes many times their size: a long line is cut between its words, and encoded piece by piece."""
+    parts, start = [], 0
+    while len(lines) - start > 4 * PIECE_BYTES and (cut := _CUT.search(lines, start + PIECE_BYTES)):
+        ids = encode(lines[start : cut.start()] + b"\n")
+        parts.append(ids if cut[0] == b"\n" else ids[:-1])  # without the end of a line that goes on
+        start = cut.end()
+    return np.concatenate([*parts, encode(lines[start:])]) if parts else encode(lines)
+
+
 class _MemoSplitter(Splitter):
     """Splits at spaces, and caches the ids of every short chunk. A space is added before each line."""
 
@@ -126,6 +143,9 @@ class _MemoSplitter(Splitter):
         """The ids of each chunk, which follows a space."""
 
     def encode(self, lines: bytes) -> Array:
+        return _encode_in_pieces(self._encode_piece, lines)
+
+    def _encode_piece(self, lines: bytes) -> Array:
         chunks = cut_at_spaces(lines)
         if len(self._table) > MEMO_CHUNKS:
             self._clear_cache()
