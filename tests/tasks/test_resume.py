@@ -45,6 +45,22 @@ def test_stopped_and_gone_on_with_it_is_the_run_that_never_stopped(
         np.testing.assert_array_equal(part[name], array, err_msg=name)
 
 
+def test_a_run_goes_on_without_the_file_of_vectors_that_it_began_with(
+    run: Run, cut_short: Callable[..., None], text: Path, tmp_path: Path
+) -> None:
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("".join(f"{word} {number} 0.5 -1\n" for number, word in enumerate(("the", "cat", "sat"))))
+    more = ["--model", "lstm", "--set", f"model.vectors={vectors}", "--set", "model.embedding=3"]
+    more += ["--set", "train.steps=9", "--set", "train.checkpoint_steps=5"]
+    assert run(*arguments("lm", text, tmp_path / "whole", *more)).code == 0
+    cut_short(*arguments("lm", text, tmp_path / "part", *more))
+    vectors.unlink()
+    assert run("resume", tmp_path / "part").code == 0
+    whole, part = (read_tensors(tmp_path / name / "model.safetensors") for name in ("whole", "part"))
+    for name, array in whole.items():
+        np.testing.assert_array_equal(part[name], array, err_msg=name)
+
+
 def test_a_run_goes_on_with_as_many_threads_as_asked_for_and_says_what_that_changes(
     run: Run, cut_short: Callable[..., None], text: Path, tmp_path: Path
 ) -> None:

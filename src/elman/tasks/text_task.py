@@ -74,7 +74,11 @@ class TextTask(NetTask[R, TextAssets, HeldoutText]):
         data = self.data_settings(request.settings["data"])
         learned, heldout = self.read(request, data)
         record = self.make_record(request, data, self.model_settings(request.settings["model"]), learned)
-        return Prepared(record, self.make_examples(learned, heldout, self.fit_spelling(learned)))
+        examples = self.make_examples(learned, heldout, self.fit_spelling(learned))
+        vectors = read_word_vectors(record.model, learned.tokenizer, report=request.report)
+        if vectors is not None:  # kept with the run, which may be resumed without their file
+            examples = replace(examples, arrays={**examples.arrays, "vectors": vectors})
+        return Prepared(record, examples)
 
     def fit_spelling(self, learned: Learned) -> SpellingModel | None:
         """How the words are spelled that the vocabulary has not, for tasks whose numbers count bytes."""
@@ -135,7 +139,10 @@ class TextTask(NetTask[R, TextAssets, HeldoutText]):
         """A net with fresh weights drawn by the record's seed."""
         tokenizer = examples.assets.tokenizer
         counts = np.bincount(examples.arrays["train"], minlength=tokenizer.vocab_size)
-        vectors = read_word_vectors(record.model, tokenizer, report=report)
+        if "vectors" in examples.arrays:
+            vectors: Array | None = np.array(examples.arrays["vectors"])
+        else:  # a run of version 0.1.0 may have some, too
+            vectors = read_word_vectors(record.model, tokenizer, report=report)
         return self.construct(record, examples, counts=counts, vectors=vectors)
 
     def read_assets(self, record: R, read: ReadFile) -> TextAssets:
