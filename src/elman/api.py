@@ -22,7 +22,7 @@ from elman.tasks.run import resume_net, task_of_run
 from elman.tasks.run_folder import find_run, tidy
 from elman.text.memory import texts
 from elman.text.readers import Sources, as_sources, find_files
-from elman.training.budget import Budget, parse_duration
+from elman.training.budget import Budget, measure_crowding, parse_duration
 from elman.training.config import TrainConfig
 from elman.training.display import is_notebook, shown
 from elman.training.progress import Progress
@@ -105,7 +105,9 @@ def train(
         targets=None if targets is None else as_sources(targets),
         valid_targets=None if valid_targets is None else as_sources(valid_targets),
         out=None if out is None else Path(out),
-        budget=None if seconds is None else Budget(seconds, time.monotonic() if started is None else started),
+        budget=None
+        if seconds is None
+        else Budget(seconds, time.monotonic() if started is None else started, measure_crowding()),
         memory_bytes=None if memory is None else parse_size(memory),
         init=None if init is None else _directory(init),
         seed=seed,

@@ -9,6 +9,7 @@ import json
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared,
 from elman.tasks.legacy import adopt_journal, upgrade_run
 from elman.tasks.run_folder import ARRAYS, HELDOUT, START, RunFiles, remove_run, write_run
 from elman.tasks.sizing import FasterMachineError, Run, second_look, size
-from elman.training.budget import Budget, Reserve, check_feasible, format_duration
+from elman.training.budget import Budget, Reserve, check_feasible, format_duration, measure_crowding
 from elman.training.config import TrainConfig
 from elman.training.journal import read_journal
 from elman.training.plan import USUAL_MACHINE
@@ -165,7 +166,7 @@ def resume_net(
         net = task.build(record, examples, report=lambda sentence: None)
         if start is not None:  # built as at first, since it counts the words of training; then it has all weights
             load_tensors(net, start)
-    budget = None if seconds is None else Budget(seconds, started)
+    budget = None if seconds is None else Budget(seconds, started, measure_crowding())
     run = Run(task, record, train, examples, net, budget, directory, frozen)
     return _train(run, resume=True, device=device, report=report, on_progress=on_progress)
 
@@ -192,7 +193,7 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
         directory=run.out,
         resume=resume,
         wording=task.wording(run.record),
-        budget=None if budget is None else Budget(budget.seconds - finishing, budget.started),
+        budget=None if budget is None else replace(budget, seconds=budget.seconds - finishing),
         frozen=run.frozen,
     )
     notes = list(run.record.notes)

@@ -15,7 +15,7 @@ Clock = Callable[[], float]
 _IMPORTED = time.monotonic()
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
-# Seconds that a process needs to exit.
+# Seconds that a process needs to exit, where it has a core of its own.
 EXIT_SECONDS = 0.25
 # Share of a budget that is kept free for errors of measurement.
 EXIT_SHARE = 0.004
@@ -58,12 +58,26 @@ def process_started(stat: Path = Path("/proc/self/stat")) -> float:
     return time.monotonic() - max(0.0, age)
 
 
+def measure_crowding() -> float:
+    """How many processes want each core, from 1 to 8: so many times longer may take what was measured before they came."""
+    try:
+        return min(8.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+    except OSError:
+        return 1.0
+
+
 @dataclass(frozen=True)
 class Budget:
-    """A run may take so many seconds from `started` on the clock to the saved model."""
+    """A run may take so many seconds from `started` on the clock to the saved model. crowding: see `measure_crowding`."""
 
     seconds: float
     started: float
+    crowding: float = 1.0
+
+    @property
+    def exit_seconds(self) -> float:
+        """Kept free for the end of the process, and for errors of measurement."""
+        return self.crowding * (EXIT_SECONDS + EXIT_SHARE * self.seconds)
 
     @property
     def deadline(self) -> float:
@@ -90,7 +104,7 @@ class Reserve:
     def total(self, budget: Budget) -> float:
         """Seconds that steps must leave at the end of the budget."""
         work = 3 * self.save_seconds + self.validation_seconds + self.temperature_seconds + self.exact_seconds
-        return 1.05 * work + EXIT_SECONDS + EXIT_SHARE * budget.seconds
+        return (1.0 + 0.05 * budget.crowding) * work + budget.exit_seconds
 
 
 def training_end(budget: Budget, reserve: Reserve) -> float:

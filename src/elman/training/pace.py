@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from elman.training.budget import EXIT_SECONDS, Budget, Clock, Reserve, check_feasible, training_end
+from elman.training.budget import Budget, Clock, Reserve, check_feasible, training_end
 from elman.training.config import TrainConfig
 from elman.training.protocols import Batches
 from elman.training.run_state import RunState
@@ -94,7 +94,7 @@ class Pace:
         """What a budget leaves after saving the model, for optional work; None where there is no budget."""
         if self.budget is None:
             return None
-        return self.budget.deadline - self.clock() - 1.05 * self.reserve.save_seconds - EXIT_SECONDS
+        return self.budget.deadline - self.clock() - 1.05 * self.reserve.save_seconds - self.budget.exit_seconds
 
     def is_late(self) -> bool:
         """Whether a budget, if there is one, leaves only the time to save: the machine was slower than measured."""
