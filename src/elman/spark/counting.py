@@ -84,7 +84,7 @@ def count_levels(
 def _stored(frame: Any) -> Any:
     from pyspark import StorageLevel
 
-    return frame.persist(StorageLevel.MEMORY_AND_DISK)
+    return frame.persist(StorageLevel.DISK_ONLY)  # memory is for sorting
 
 
 def _first_with_text(text: Surveyed, blocks: Sequence[int]) -> int:

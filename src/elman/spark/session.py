@@ -22,7 +22,7 @@ from elman.spark.config import CountConfig
 JAVA = 17  # the oldest that Spark 4 runs on
 CONNECT_SECONDS = 10.0  # to wait for a master's door
 BATCH_ROWS = 30_000  # lines or n-grams that go to Python and back at once
-PARTITION_BYTES = 16 << 20  # of text whose n-grams are one partition; they take some ten times as much
+PARTITION_BYTES = 4 << 20  # of text whose n-grams are one partition; they take some ten times as much
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -154,6 +154,9 @@ def _start(SparkSession: Any, master: str, config: CountConfig, folder: Path) ->
     }
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # all is in one process: with Spark's own 1 GB, 5 M tokens of order 5 ran out of memory
+        quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 22
+        settings.setdefault("spark.driver.memory", f"{max(1024, quarter)}m")
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a machine that has lost its network counts, too
     if "spark.pyspark.python" in settings:
         os.environ["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]

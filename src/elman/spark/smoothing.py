@@ -56,6 +56,7 @@ class Tables:
 
 def smoothed_tables(levels: Levels, estimate: Estimate, sharing: Sharing) -> Tables:
     """The probabilities and back-off weights of all orders."""
+    from pyspark import StorageLevel
     from pyspark.sql import functions as fn
 
     packing = levels.packing
@@ -70,7 +71,7 @@ def smoothed_tables(levels: Levels, estimate: Estimate, sharing: Sharing) -> Tab
             first_histories = histories
         else:
             frames.append(_with_histories(lower, histories, packing, k - 1))
-        lower = _interpolated(rows, lower, packing, k).persist()
+        lower = _interpolated(rows, lower, packing, k).persist(StorageLevel.DISK_ONLY)
         sizes.append(lower.where("is_kept").count())
     kept = [frame.where(fn.col("is_kept")) for frame in (*frames, lower)]
     return Tables(packing, levels.order, levels.reset_lines, unigrams, first_histories, tuple(kept), tuple(sizes))
