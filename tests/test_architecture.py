@@ -73,7 +73,7 @@ TORCH_ROOMS = ("nets", "training")
 TORCH_FREE = (
     *(f"nets/{name}.py" for name in ("config", "cutoffs", "memory", "ngrams", "sampling")),
     *(f"training/{name}.py" for name in ("budget", "config", "journal", "plan", "plan_rows", "plan_text")),
-    *(f"training/{name}.py" for name in ("display", "progress", "threads")),
+    *(f"training/{name}.py" for name in ("display", "progress", "threads", "world")),
 )
 # Kinds of explanations that go through a net by its gradients; each is imported when it is asked for.
 TORCH_KINDS = (

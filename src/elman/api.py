@@ -6,19 +6,20 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from elman import store
-from elman.core.errors import UsageError, in_python
+from elman.core.errors import BusyError, UsageError, in_python
+from elman.core.files import RUN_FOLDER
 from elman.core.settings import make, merge_settings, refuse
 from elman.tasks.base import EvaluateOptions, NetTask, Prediction, PredictOptions, Report, TaskModel, TrainRequest
 from elman.tasks.catalogue import TASKS, find_task, load_model
 from elman.tasks.lm.mixing import mix
 from elman.tasks.lm.model import Model
 from elman.tasks.lm.scoring import Score, ScoredRows
-from elman.tasks.run import resume_net, task_of_run
+from elman.tasks.run import Hearing, announce, join_net, resume_net, task_of_run, was_begun_by
 from elman.tasks.run_folder import find_run, tidy
 from elman.text.memory import texts
 from elman.text.readers import Sources, as_sources, find_files
@@ -27,6 +28,7 @@ from elman.training.config import TrainConfig
 from elman.training.display import is_notebook, shown
 from elman.training.progress import Progress
 from elman.training.threads import prepare_environment
+from elman.training.world import World, join
 
 __all__ = [
     "EvaluateOptions",
@@ -47,6 +49,7 @@ __all__ = [
 ]
 
 NO_VALID = "none"
+LEAVE_SECONDS = 45.0  # until a process that torchrun has ended has to be gone
 SHOWN_FILES = 8  # of a directory
 T = TypeVar("T")
 
@@ -136,10 +139,90 @@ def train(
         refuse(request.settings, ("count",), task)
     request = found.complete(request)
     found.check(request)
-    with reserved(request.out, overwrite=overwrite), _displayed(f"training {model or task}", progress) as (say, show):
-        return found.train(
-            replace(request, report=_both(request.report, say), on_progress=_both(request.on_progress, show))
+    with join(request.report) as world, _displayed(f"training {model or task}", progress) as (say, show):
+        hear = Hearing(_both(request.report, say), _both(request.on_progress, show))
+        _check_together(request, world, is_trained=found.is_trained(request.settings["model"].get("family")))
+        own = _Process(time.monotonic() if started is None else started, device, threads, hear, world)
+        if not world.is_first:
+            return own.help(request.out)
+        if request.out is not None and (was_begun_by(request.out, world) or world.has_made(request.out)):
+            return own.go_on(request.out)
+        with reserved(request.out, overwrite=overwrite):
+            made = found.train(replace(request, report=hear.report, on_progress=hear.on_progress, world=world))
+            if request.out is not None and not world.has_begun:  # made by this process alone
+                announce(world, request.out, resume=False, is_finished=True)
+            if request.out is not None:
+                world.remember_made(request.out)
+            return made
+
+
+@dataclass(frozen=True)
+class _Process:
+    """A process that goes on with a run, or helps another to train."""
+
+    started: float
+    device: str | None
+    threads: int | None
+    hear: Hearing
+    world: World
+
+    def go_on(self, directory: Path) -> Any:
+        """Go on with the run in a directory; a finished one is just loaded."""
+        if find_run(directory) is None:
+            tidy(directory)
+            announce(self.world, directory, resume=True, is_finished=True)
+            return load(directory)
+        with _patiently(lambda: store.reserve_run(directory), is_restart=self.world.identity is not None):
+            task = find_task(task_of_run(directory / RUN_FOLDER))
+            assert isinstance(task, NetTask)  # only nets leave a run behind
+            return resume_net(
+                task,
+                directory,
+                started=self.started,
+                device=self.device,
+                threads=self.threads,
+                hear=self.hear,
+                world=self.world,
+            )
+
+    def help(self, directory: Path | None) -> Any:
+        """Train with the first process, which begins a run in a directory, or goes on with it."""
+        assert directory is not None
+        found = join_net(
+            self.world, started=self.started, device=self.device, threads=self.threads, find_task=find_task
         )
+        return load(directory) if found is None else found
+
+
+@contextlib.contextmanager
+def _patiently(reserve: Callable[[], Any], *, is_restart: bool) -> Iterator[None]:
+    """Reserve a directory, and wait a little for a process that torchrun has just ended, if it still holds it."""
+    end = time.monotonic() + (LEAVE_SECONDS if is_restart else 0.0)
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(reserve())
+                break
+            except BusyError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.2)
+        yield
+
+
+def _check_together(request: TrainRequest, world: World, *, is_trained: bool) -> None:
+    """Refuse what several processes cannot do together, and what only they can."""
+    if world.size == 1:
+        if request.settings["train"].get("sync") is not None:
+            raise UsageError(
+                "train.sync is for several processes",
+                hint="`torchrun --nproc-per-node 2 -m elman train ...`, or leave train.sync out",
+            )
+        return
+    if not is_trained:
+        raise UsageError("torchrun is for nets, this model is counted", hint="--model lstm, or leave torchrun out")
+    if request.out is None:
+        raise UsageError("several processes need a directory to share", hint="give out=DIRECTORY")
 
 
 @contextlib.contextmanager
@@ -209,22 +292,10 @@ def resume(
     threads: as many as the run was begun with, if not given; with another number the result is not the same to the bit.
     """
     directory, now = Path(directory), time.monotonic()
-    folder = find_run(directory)
-    if folder is None:
-        tidy(directory)
-        return load(directory)
-    with store.reserve_run(directory), _displayed("training", progress) as (say, show):
-        task = find_task(task_of_run(folder))
-        assert isinstance(task, NetTask)  # only nets leave a run behind
-        return resume_net(
-            task,
-            directory,
-            started=now if started is None else started,
-            device=device,
-            threads=threads,
-            report=_both(report, say),
-            on_progress=_both(on_progress, show),
-        )
+    with join(report) as world, _displayed("training", progress) as (say, show):
+        hear = Hearing(_both(report, say), _both(on_progress, show))
+        own = _Process(now if started is None else started, device, threads, hear, world)
+        return own.go_on(directory) if world.is_first else own.help(directory)
 
 
 def import_arpa(

@@ -235,9 +235,15 @@ def rate(num_bytes: int | None) -> Iterator[Callable[[int, int], None]]:
 def training(
     message: str,
 ) -> contextlib.AbstractContextManager[tuple[Callable[[str], None], Callable[[Progress], None]]]:
-    """While something is trained: gives two functions, for sentences that stay and for progress."""
-    from elman.training.display import shown
+    """While something is trained: gives two functions, for sentences that stay and for progress.
 
+    Of several processes that train together only the first speaks.
+    """
+    from elman.training.display import shown
+    from elman.training.world import read_launch
+
+    if read_launch().rank:
+        return contextlib.nullcontext((lambda sentence: None, lambda progress: None))
     return shown(message, sys.stderr)
 
 
@@ -262,7 +268,11 @@ def show_help(context: typer.Context) -> NoReturn:
 
 
 def print_made(model: TaskModel[Any], *, json: bool) -> None:
-    """What was made: its numbers, and where it is."""
+    """What was made: its numbers, and where it is. Of several processes that made it only the first says so."""
+    from elman.training.world import read_launch
+
+    if read_launch().rank:
+        return
     found = model.info()
     if json:
         print_json(found)

@@ -10,6 +10,7 @@ from torch.nn import Parameter
 from elman.core.arrays import Array
 from elman.nets.full_head import FullHead
 from elman.nets.maxent import SparseLogits
+from elman.nets.noise import draw_alike
 from elman.nets.sampled_loss import Drawn, sampled_loss
 from elman.nets.sampling import inclusion_chances, log_frequencies
 
@@ -58,9 +59,10 @@ class SampledHead(FullHead):
             self.bias.copy_(self._log_frequencies)
 
     def draw(self) -> Drawn:
-        """Draw the words for one batch, from torch's global generator."""
+        """Draw the words for one batch, the same for all its rows."""
         log_chances_V = self.log_chances
-        return Drawn((torch.rand_like(log_chances_V).log() <= log_chances_V).nonzero()[:, 0], log_chances_V)
+        draws_V = draw_alike(log_chances_V.shape, dtype=log_chances_V.dtype, device=log_chances_V.device)
+        return Drawn((draws_V.log() <= log_chances_V).nonzero()[:, 0], log_chances_V)
 
     def loss(
         self, features_NP: Tensor, targets_N: Tensor, *, is_noisy: bool, extra: SparseLogits | None = None

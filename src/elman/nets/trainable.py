@@ -27,6 +27,12 @@ class Loss:
     is_likelihood: bool = True  # `nats` are -log p, not those of a sampled criterion
 
 
+def no_loss() -> Loss:
+    """Of no tokens: what a process has to say of a batch that has nothing for it."""
+    nothing = torch.zeros((), dtype=torch.float64)
+    return Loss(nothing, nothing, 0)
+
+
 class Trainable(Protocol):
     """A net with a loss. `train()` and `eval()` of the module switch dropout and penalties."""
 

@@ -34,6 +34,7 @@ from elman.training.budget import Budget
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
 from elman.training.progress import Outcome, Progress, Wording
+from elman.training.world import ALONE, World
 
 if TYPE_CHECKING:
     from elman.tasks.lm.model import Model
@@ -71,6 +72,7 @@ class TrainRequest:
     command: str | None = None
     report: Report = lambda sentence: None
     on_progress: OnProgress = lambda progress: None
+    world: World = ALONE  # the processes that train together
 
     def say(self, sentences: Iterable[str]) -> None:
         """Tell the user something."""
@@ -379,8 +381,6 @@ class NetTask(Task[R], Generic[R, A, H]):
         """The net as a model at the text level."""
         model: TaskModel[R] = self.model_type(record, assets, net, directory)
         return model
-
-    # what of a run is on disk besides its arrays
 
     @abstractmethod
     def read_assets(self, record: R, read: ReadFile) -> A:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from elman import pictures, store
 from elman.core import files
-from elman.core.errors import DataError, ElmanError, UsageError
+from elman.core.errors import DataError, ElmanError, MissingError, UsageError
 from elman.core.files import RUN
 from elman.core.settings import make
 from elman.curves import training_curves
@@ -31,9 +31,21 @@ from elman.training.journal import read_journal
 from elman.training.plan import USUAL_MACHINE
 from elman.training.progress import Outcome, Wording
 from elman.training.threads import advise_on_load, choose_threads, prepare_environment
+from elman.training.world import ALONE, LostProcessError, World, read_launch
 
 if TYPE_CHECKING:
     from elman.training.loop import Trainer
+
+
+VISIBLE_SECONDS = 30.0  # until a folder that one machine has written has to be seen by the others
+
+
+@dataclass(frozen=True)
+class Hearing:
+    """Who hears what is said on the way; nobody, of the processes that only help."""
+
+    report: Report = lambda sentence: None
+    on_progress: OnProgress = lambda progress: None
 
 
 # ------------------------------------------------------------------------------------------------------------- starting
@@ -62,11 +74,16 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
 
     from elman.training.speed import measure_machine
 
-    threads = choose_threads(request.threads)
+    threads = choose_threads(request.threads, processes=read_launch().local_size)
     torch.set_num_threads(threads)
     if (advice := advise_on_load(threads)) is not None:
         request.report(advice)
     machine = USUAL_MACHINE if request.budget is None else measure_machine()
+    if request.world.size > 1:
+        if request.budget is not None:
+            machine = replace(machine, flops_per_second=request.world.size * machine.flops_per_second)
+        run, _ = size(task, prepared, request, machine)
+        return _begin(run, prepared, request, on_progress=request.on_progress)
     run, plan = size(task, prepared, request, machine)
     try:
         return _begin(run, prepared, request, on_progress=second_look(task, prepared, request, plan, machine))
@@ -85,11 +102,17 @@ def _begin(
     from elman.training.checkpoint import has_trained
     from elman.training.signals import Stopped
 
+    world = request.world
+    if world.size > 1:
+        world.require_rows(run.task.batches(run.record, run.examples, train=run.train).max_rows)
     if run.out is not None:
-        _write_run(run, run.out, starts_trained=prepared.start is not None or bool(run.frozen))
+        starts_trained = prepared.start is not None or bool(run.frozen)
+        _write_run(run, run.out, starts_trained=starts_trained, launch=world.identity)
+        announce(world, run.out, resume=False)
+    hear = Hearing(request.report, on_progress)
     try:
-        return _train(run, resume=False, device=request.device, report=request.report, on_progress=on_progress)
-    except (Stopped, FasterMachineError):
+        return _train(run, resume=False, device=request.device, world=world, hear=hear)
+    except (Stopped, FasterMachineError, LostProcessError):
         raise
     except Exception:  # refused or failed, not stopped: what cannot be gone on with is not in the way of the next try
         if run.out is not None and not has_trained(run.out):
@@ -97,7 +120,7 @@ def _begin(
         raise
 
 
-def _write_run(run: Run, directory: Path, *, starts_trained: bool) -> None:
+def _write_run(run: Run, directory: Path, *, starts_trained: bool, launch: str | None) -> None:
     """Write down what was asked for, so that a kill from here on loses nothing but time."""
     contents: dict[str, files.Content] = {ARRAYS: run.examples.arrays, **run.examples.assets.files()}
     if run.examples.heldout is not None:
@@ -105,12 +128,14 @@ def _write_run(run: Run, directory: Path, *, starts_trained: bool) -> None:
         contents[HELDOUT] = "".join(json.dumps(row) + "\n" for row in rows).encode()
     if starts_trained:
         contents[START] = run.net.tensors()
-    asked = {
+    asked: dict[str, Any] = {
         "train": run.train.model_dump(mode="json"),
         "budget_seconds": run.budget.seconds if run.budget else None,
         "frozen": run.frozen,
         "record": run.record.model_dump(mode="json"),
     }
+    if launch is not None:
+        asked["launch"] = launch
     contents[RUN] = json.dumps(asked, indent=1).encode()
     write_run(directory, contents)
 
@@ -130,10 +155,59 @@ def resume_net(
     started: float,
     device: str | None,
     threads: int | None,
-    report: Report,
-    on_progress: OnProgress,
+    hear: Hearing,
+    world: World = ALONE,
 ) -> TaskModel[Any]:
     """Go on with the run in a directory. threads: as many as it was begun with, if not given."""
+    announce(world, directory, resume=True)
+    run = _stored_run(task, directory, started=started, threads=threads)
+    return _train(run, resume=True, device=device, world=world, hear=hear)
+
+
+def announce(world: World, directory: Path, *, resume: bool, is_finished: bool = False) -> None:
+    """Tell the other processes of the run that was begun, or is gone on with: they read it from its folder."""
+    world.has_begun = True
+    world.lead(lambda: None)  # they wait as long as it takes to come here
+    world.shared({"directory": str(directory.absolute()), "resume": resume, "is_finished": is_finished}, dict)
+
+
+def join_net(
+    world: World, *, started: float, device: str | None, threads: int | None, find_task: Callable[[str], Any]
+) -> TaskModel[Any] | None:
+    """Train with the first process, which has begun a run or goes on with one. -> the model; None if it was there before"""
+    world.lead(lambda: None)
+    told: dict[str, Any] = world.shared(None, dict)
+    if told["is_finished"]:
+        return None
+    directory = Path(told["directory"])
+    folder = directory / files.RUN_FOLDER
+    _require_folder(folder)
+    task = find_task(task_of_run(folder))
+    run = _stored_run(task, directory, started=started, threads=threads)
+    return _train(run, resume=told["resume"], device=device, world=world, hear=Hearing())
+
+
+def _require_folder(folder: Path) -> None:
+    """Wait for a folder that another machine has written, as network file systems show it late."""
+    end = time.monotonic() + VISIBLE_SECONDS
+    while not (folder / RUN).is_file():
+        if time.monotonic() > end:
+            raise MissingError(
+                f"cannot see {folder}, which holds the text and the checkpoints of the run",
+                hint="--out has to be in a directory that all machines share",
+            )
+        time.sleep(0.1)
+
+
+def was_begun_by(directory: Path, world: World) -> bool:
+    """Whether the run that is there was begun by this very launch of torchrun, which has restarted its processes."""
+    if world.identity is None or not files.holds_run(directory):
+        return False
+    return RunFiles(directory / files.RUN_FOLDER).asked().get("launch") == world.identity
+
+
+def _stored_run(task: NetTask[Any, Any, Any], directory: Path, *, started: float, threads: int | None) -> Run:
+    """The run that was written in a directory."""
     prepare_environment()
     import torch
 
@@ -167,21 +241,19 @@ def resume_net(
         if start is not None:  # built as at first, since it counts the words of training; then it has all weights
             load_tensors(net, start)
     budget = None if seconds is None else Budget(seconds, started, measure_crowding())
-    run = Run(task, record, train, examples, net, budget, directory, frozen)
-    return _train(run, resume=True, device=device, report=report, on_progress=on_progress)
+    return Run(task, record, train, examples, net, budget, directory, frozen)
 
 
 # ------------------------------------------------------------------------------------------------------- to the end
 
 
-def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_progress: OnProgress) -> TaskModel[Any]:
-    """Train, measure and save."""
+def _train(run: Run, *, resume: bool, device: str | None, world: World, hear: Hearing) -> TaskModel[Any]:
+    """Train; then measure and save, in the first process."""
     from elman.training.loop import Trainer
-    from elman.training.signals import Stopped
 
     task, budget = run.task, run.budget
     finishing = 0.0 if budget is None else task.finishing_seconds(run.record, run.examples, budget)
-    run.net.to(choose_device(device, report))
+    run.net.to(choose_device(device, hear.report))
     batches = task.batches(run.record, run.examples, train=run.train)
     trainer = Trainer(
         run.net,
@@ -195,10 +267,25 @@ def _train(run: Run, *, resume: bool, device: str | None, report: Report, on_pro
         wording=task.wording(run.record),
         budget=None if budget is None else replace(budget, seconds=budget.seconds - finishing),
         frozen=run.frozen,
+        world=world,
     )
     notes = list(run.record.notes)
     counted = task.wording(run.record).counted
-    outcome = _follow(trainer, counted, notes=notes, report=report, on_progress=on_progress)
+    outcome = _follow(trainer, counted, notes=notes, hear=hear)
+    made = world.lead(lambda: _finish(run, trainer, outcome, notes=notes, finishing=finishing, report=hear.report))
+    if made is not None:
+        return made
+    assert run.out is not None  # the first process has saved it
+    return task.load(run.out, verify=False)
+
+
+def _finish(
+    run: Run, trainer: Trainer, outcome: Outcome, *, notes: list[str], finishing: float, report: Report
+) -> TaskModel[Any]:
+    """Measure and save. finishing: seconds that the budget has for it."""
+    from elman.training.signals import Stopped
+
+    task, budget = run.task, run.budget
     deadline = float("inf") if budget is None else budget.deadline - max(0.5, 0.01 * budget.seconds)
     trained = time.monotonic()
     model = task.wrap(run.record, run.examples.assets, run.net, None)
@@ -245,16 +332,16 @@ def _notes_on(valid: Mapping[str, Any] | None, task: NetTask[Any, Any, Any], exa
     return []
 
 
-def _follow(trainer: Trainer, counted: str, *, notes: list[str], report: Report, on_progress: OnProgress) -> Outcome:
+def _follow(trainer: Trainer, counted: str, *, notes: list[str], hear: Hearing) -> Outcome:
     """Train to the end; what is said is reported and noted."""
     for progress in trainer.run():
         for sentence in progress.notes:
             notes.append(sentence)
-            report(sentence)
-        on_progress(progress)
+            hear.report(sentence)
+        hear.on_progress(progress)
     outcome = trainer.outcome
     assert outcome is not None
-    report(
+    hear.report(
         f"{outcome.steps:,} steps, {outcome.tokens:,} {counted}, {outcome.epochs:.1f} passes in "
         f"{format_duration(outcome.seconds)}: {outcome.why}"
     )
@@ -296,7 +383,7 @@ def choose_device(name: str | None, report: Report) -> Any:
         if not torch.cuda.is_available():
             return torch.device("cpu")
         report("training on the graphics card (--device cpu for the processor)")
-        return torch.device("cuda")
+        return torch.device("cuda", read_launch().local_rank % torch.cuda.device_count())
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError):

@@ -7,9 +7,10 @@ a stop needs nothing but the position. Only slices of the ids are ever read, so 
 from __future__ import annotations
 
 import mmap
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -34,6 +35,18 @@ class Position:
     offset: int = 0  # tokens into each stream; pieces into the pool
 
 
+class Share(NamedTuple):
+    """The part of every batch that one of several processes reads: each `size`-th row, so that all get like lengths."""
+
+    rank: int = 0
+    size: int = 1
+
+    def of(self, rows: Any) -> Any:
+        """Its part of anything that has the rows of a batch on its first axis."""
+        return rows if self.size == 1 else rows[self.rank :: self.size]
+
+
+WHOLE = Share()
 B = TypeVar("B", covariant=True)
 
 
@@ -50,6 +63,20 @@ def one_pass(batches: Batched[B]) -> Iterator[B]:
     while position.epoch == 0:
         batch, position = batches.batch(position)
         yield batch
+
+
+class Divided(ABC, Generic[B]):
+    """Data whose batches several processes can read together, each its own rows."""
+
+    @abstractmethod
+    def part(self, position: Position, share: Share) -> tuple[B | None, Position]:
+        """A process's share of the batch there, None where it has no row for it, and where the next one is."""
+
+    def batch(self, position: Position) -> tuple[B, Position]:
+        """The batch at a position, and the position after it."""
+        batch, after = self.part(position, WHOLE)
+        assert batch is not None
+        return batch, after
 
 
 def make_batches(
@@ -85,6 +112,14 @@ class Batch:
     lengths: Array | None
     is_start: bool
     scale: float = 1.0  # of the learning rate: a short window is a small sample (Merity et al. 2017)
+    share: Share = WHOLE  # which rows of the whole batch these are
+    all_rows: int | None = None  # of the whole batch, where this is only a part of it
+
+    @property
+    def whole_shape(self) -> tuple[int, int]:
+        """Rows and columns of the batch of which this may be a part."""
+        rows, columns = self.targets.shape
+        return rows if self.all_rows is None else self.all_rows, columns
 
     @property
     def num_tokens(self) -> int:
@@ -115,7 +150,7 @@ class _Reader:
         return np.array(self.ids[start:stop], dtype=np.int64)
 
 
-class StreamBatches:
+class StreamBatches(Divided[Batch]):
     """One long text cut into equal streams read side by side: truncated backpropagation, the state carried over.
 
     The first input of a stream is the token before it, and EOS for the very first, as if a line had just ended.
@@ -134,6 +169,10 @@ class StreamBatches:
         self._reader = _Reader(ids)
 
     @property
+    def max_rows(self) -> int:
+        return self.rows
+
+    @property
     def tokens_per_epoch(self) -> int:
         return self.length * self.rows
 
@@ -145,14 +184,15 @@ class StreamBatches:
         """How much of this pass is done."""
         return position.offset / self.length
 
-    def batch(self, position: Position) -> tuple[Batch, Position]:
-        """The batch at a position, and the position after it."""
+    def part(self, position: Position, share: Share) -> tuple[Batch | None, Position]:
+        """A process's streams of the batch at a position, and the position after it."""
         offset = position.offset
         stop = min(offset + self._window(position), self.length)
         if self.length - stop < min(MIN_BPTT, (self.bptt + 1) // 2):  # a stub of a window is a noisy step
             stop = self.length
-        window = np.empty((self.rows, stop - offset + 1), dtype=np.int64)
-        for row, start in enumerate(self._starts.tolist()):
+        starts = share.of(self._starts).tolist()
+        window = np.empty((len(starts), stop - offset + 1), dtype=np.int64)
+        for row, start in enumerate(starts):
             first = start + offset - 1
             if first < 0:
                 window[row, 0] = EOS_ID
@@ -161,7 +201,9 @@ class StreamBatches:
                 window[row] = self._reader.read(first, start + stop)
         after = Position(position.epoch + 1) if stop == self.length else Position(position.epoch, 0, stop)
         scale = (stop - offset) / self.bptt if self.spread else 1.0
-        return Batch(window[:, :-1], window[:, 1:], None, is_start=offset == 0, scale=scale), after
+        inputs, targets = window[:, :-1], window[:, 1:]
+        batch = Batch(inputs, targets, None, offset == 0, scale=scale, share=share, all_rows=self.rows)
+        return batch if starts else None, after
 
     def _window(self, position: Position) -> int:
         if not self.spread:
@@ -195,7 +237,7 @@ class _Pool:
     pieces: list[_Piece] = field(default_factory=list)
 
 
-class LineBatches:
+class LineBatches(Divided[Batch]):
     """Every line alone, from its start: lines of like length side by side, shuffled anew in every pass.
 
     Steps hold about `tokens` tokens each, so short lines come in many rows and long ones in few. Lines are sorted and
@@ -217,6 +259,11 @@ class LineBatches:
         self._pool = _Pool()
 
     @property
+    def max_rows(self) -> int:
+        """Of the batches of the first pool."""
+        return max((len(piece.lines) for piece in self._pieces(0, 0)), default=1)
+
+    @property
     def tokens_per_epoch(self) -> int:
         return self._num_tokens
 
@@ -229,11 +276,11 @@ class LineBatches:
         pieces = self._pieces(position.epoch, position.block)
         return (position.block + (position.offset / len(pieces) if pieces else 0.0)) / self.num_pools
 
-    def batch(self, position: Position) -> tuple[Batch, Position]:
-        """The batch at a position, and the position after it."""
+    def part(self, position: Position, share: Share) -> tuple[Batch | None, Position]:
+        """A process's lines of the batch at a position, and the position after it."""
         while not (pieces := self._pieces(position.epoch, position.block)):
             position = self._next_block(position)  # no line begins in this pool
-        batch = self._read(pieces[position.offset])
+        batch = self._read(pieces[position.offset], share)
         after = Position(position.epoch, position.block, position.offset + 1)
         if after.offset == len(pieces):
             after = self._next_block(after)
@@ -246,10 +293,13 @@ class LineBatches:
             return Position(position.epoch, position.block + 1)
         return Position(position.epoch + 1)
 
-    def _read(self, piece: _Piece) -> Batch:
-        lengths = np.minimum(piece.lines[:, 1] - piece.lines[:, 0], piece.stop) - piece.start
+    def _read(self, piece: _Piece, share: Share) -> Batch | None:
+        lines = share.of(piece.lines)
+        if not len(lines):
+            return None
+        lengths = np.minimum(lines[:, 1] - lines[:, 0], piece.stop) - piece.start
         window = np.full((len(lengths), piece.stop - piece.start + 1), EOS_ID, dtype=np.int64)
-        for row, ((begin, _), length) in enumerate(zip(piece.lines.tolist(), lengths.tolist(), strict=True)):
+        for row, ((begin, _), length) in enumerate(zip(lines.tolist(), lengths.tolist(), strict=True)):
             if piece.start == 0:
                 window[row, 0] = EOS_ID  # as if a line had just ended
                 window[row, 1 : 1 + length] = self._reader.read(begin, begin + length)
@@ -259,7 +309,8 @@ class LineBatches:
         full = bool((lengths == piece.stop - piece.start).all())
         inputs = window[:, :-1].copy()  # the last token of a line is nobody's input: padding is EOS_ID throughout
         inputs[np.arange(inputs.shape[1]) >= lengths[:, None]] = EOS_ID
-        return Batch(inputs, window[:, 1:], None if full else lengths, is_start=piece.start == 0)
+        known, is_start = None if full else lengths, piece.start == 0
+        return Batch(inputs, window[:, 1:], known, is_start, share=share, all_rows=len(piece.lines))
 
     def _pieces(self, epoch: int, block: int) -> list[_Piece]:
         """The pieces of a pool in the order of a pass; a batch of long lines keeps its pieces together."""

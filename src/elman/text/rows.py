@@ -6,21 +6,21 @@ As with every kind of batches, a position is a value, and the batch at a positio
 from __future__ import annotations
 
 import zlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from elman.core.arrays import Array
-from elman.text.batches import Position
+from elman.text.batches import Divided, Position, Share
 from elman.text.units.vocabulary import EOS_ID
 
 B = TypeVar("B")
 SOURCE_FACTOR = 4  # source tokens of a batch, at most, as a multiple of its target tokens, padding included
 
 
-class RowBatches(ABC, Generic[B]):
+class RowBatches(Divided[B]):
     """Every row once a pass. A step holds about `tokens` target tokens, so short rows come in many."""
 
     def __init__(self, source_lengths: Array, target_lengths: Array, *, tokens: int, seed: int = 0) -> None:
@@ -44,6 +44,11 @@ class RowBatches(ABC, Generic[B]):
         return len(self._target_lengths)
 
     @property
+    def max_rows(self) -> int:
+        """Of the batches of the first pass."""
+        return max(len(group) for group in self._groups_of(0))
+
+    @property
     def tokens_per_step(self) -> int:
         return min(self.tokens, self.tokens_per_epoch)
 
@@ -51,10 +56,11 @@ class RowBatches(ABC, Generic[B]):
         """How much of this pass is done."""
         return position.offset / len(self._groups_of(position.epoch))
 
-    def batch(self, position: Position) -> tuple[B, Position]:
-        """The batch at a position, and the position after it."""
+    def part(self, position: Position, share: Share) -> tuple[B | None, Position]:
+        """A process's rows of the batch at a position, and the position after it."""
         groups = self._groups_of(position.epoch)
-        batch = self.rows(groups[position.offset])
+        rows = share.of(groups[position.offset])
+        batch = self.rows(rows) if len(rows) else None
         if position.offset + 1 == len(groups):
             return batch, Position(position.epoch + 1)
         return batch, Position(position.epoch, 0, position.offset + 1)

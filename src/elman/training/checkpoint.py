@@ -23,6 +23,7 @@ from elman.core.stored import MANIFEST, open_directory
 FORMAT_VERSION = 1
 STATE = "state.json"
 TENSORS = "state.safetensors"
+STEP = "step-"  # begins the name of a checkpoint's folder
 # So many checkpoints are kept; the older one is there in case the newest gets damaged.
 KEPT_CHECKPOINTS = 2
 
@@ -33,14 +34,15 @@ class Checkpoint:
 
     state: dict[str, Any]  # what is in state.json
     tensors: Mapping[str, Array]
-    path: Path | None = None
+    path: Path
+    step: int
     notes: tuple[str, ...] = ()  # about newer ones that could not be used
 
 
 def write_checkpoint(directory: Path, step: int, state: Mapping[str, Any], tensors: Mapping[str, Array]) -> Path:
     """Add a checkpoint and remove all but the newest two; on failure nothing changes. The caller holds the lock."""
     folder = directory / RUN_FOLDER
-    path = folder / f"step-{step:09d}"
+    path = folder / f"{STEP}{step:09d}"
     is_new = not path.exists()
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -74,7 +76,7 @@ def newest_checkpoint(directory: Path) -> Checkpoint | None:
                 f"{path} was written by another version of elman",
                 hint=f"go on with that version, or remove {directory / RUN_FOLDER} to start anew",
             )
-        return Checkpoint(state, tensors, path, tuple(notes))
+        return Checkpoint(state, tensors, path, int(path.name.removeprefix(STEP)), tuple(notes))
     if found:
         raise DataError(
             f"no checkpoint in {directory / RUN_FOLDER} is intact: {notes[0]}",
@@ -83,9 +85,16 @@ def newest_checkpoint(directory: Path) -> Checkpoint | None:
     return None
 
 
+def read_checkpoint(directory: Path, step: int) -> Checkpoint:
+    """The checkpoint of a step, as another process has found it."""
+    path = directory / RUN_FOLDER / f"{STEP}{step:09d}"
+    state, tensors = _read(path)
+    return Checkpoint(state, tensors, path, step)
+
+
 def has_trained(directory: Path) -> bool:
     """Whether there is a checkpoint of a run that has made a step: something to go on with."""
-    return any(path.name > f"step-{0:09d}" for path in _complete(directory / RUN_FOLDER))
+    return any(path.name > f"{STEP}{0:09d}" for path in _complete(directory / RUN_FOLDER))
 
 
 def sweep_checkpoints(directory: Path) -> None:

@@ -66,6 +66,12 @@ class TrainConfig(Config):
     checkpoint_steps: int | None = Field(
         None, ge=1, description="steps between checkpoints, besides checkpoint_seconds"
     )
+    sync: int | None = Field(
+        None,
+        ge=1,
+        description="torchrun: each process trains by itself, and every so many steps their weights are averaged; "
+        "if not given, they add up their gradients in every step",
+    )
     log_steps: int = Field(10, ge=1, description="steps between lines of metrics.jsonl")
     tensorboard: bool = Field(False, description="write event files for TensorBoard too")
 
@@ -90,7 +96,7 @@ class TrainConfig(Config):
 
     @model_serializer(mode="wrap")
     def _leave_out_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """`freeze` and `precision` are written only where they are used: the records of all other runs stay as they are."""
+        """What came later is written only where it is used: the records of all other runs stay as they are."""
         found: dict[str, Any] = write(self)
-        later = {"freeze": 0.0, "precision": "float32"}
+        later = {"freeze": 0.0, "precision": "float32", "sync": None}
         return {key: value for key, value in found.items() if key not in later or value != later[key]}

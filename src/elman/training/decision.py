@@ -1,7 +1,7 @@
 """What a run does next: step, validate, roll back, finish or stop. The only place where it is decided that a run is over.
 
 Everything that can end a run is asked here: signals, patience, the budget, the number of steps, and weights that became
-NaN. The answer is a plain value, so that of several processes one could decide and send its decision to the others.
+NaN. The answer is a plain value: of several processes the first decides and sends its decision to the others.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Decision:
     action: Action
     reason: str = ""  # for the user, where the run is rolled back or over
     signum: int | None = None  # of the signal that stops the run
+    fraction: float = 0.0  # of the run that is done, by the clock of the process that decides
 
     @property
     def is_over(self) -> bool:
@@ -37,7 +38,7 @@ def decide(
 ) -> Decision:
     """What to do next. A signal comes first, then the end of the run, then a validation that is due.
 
-    signum: of the signal that this process has caught, if any.
+    signum: of the signal that this process, or one that trains with it, has caught, if any.
     describe_bad_weight: a sentence about a weight that is NaN or infinite, or None. It reads all weights, so it is called
     only before a run ends; in between, the loss of the next step shows it.
     """
@@ -57,7 +58,7 @@ def _decide_by_state(state: RunState, pace: Pace, signum: int | None) -> Decisio
         return Decision("finish", "the budget is used up")
     if pace.has_made_all_steps(state):
         return Decision("finish", "all steps are done")
-    return Decision("validate" if state.is_validation_due else "step")
+    return Decision("validate" if state.is_validation_due else "step", fraction=pace.fraction(state))
 
 
 def should_interrupt(pace: Pace, *, signum: int | None) -> bool:

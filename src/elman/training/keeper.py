@@ -14,6 +14,7 @@ from elman.core.files import RUN_FOLDER
 from elman.training.checkpoint import (
     Checkpoint,
     newest_checkpoint,
+    read_checkpoint,
     remove_checkpoints,
     sweep_checkpoints,
     write_checkpoint,
@@ -24,6 +25,7 @@ from elman.training.journal import EVENTS, Journal
 from elman.training.run import Run, to_tensors
 from elman.training.run_state import RunState, state_from_json, state_to_json
 from elman.training.signals import Signals, Stopped
+from elman.training.world import ALONE, World
 
 # Settings that cannot change when a run is resumed: position, optimiser and average would mean something else.
 FIXED_SETTINGS = ("batch", "bptt", "bptt_spread", "optimiser", "momentum", "average", "seed", "reset_lines", "tokens")
@@ -34,12 +36,23 @@ MACHINE_SETTINGS = ("threads", "torch")
 class Keeper:
     """Saves and restores a run in a directory, whose lock the caller holds. Without a directory it only catches signals.
 
+    Of several processes the first writes; the others read the checkpoint that it found.
+
     identity: settings besides those of `config` that a resumed run must share, for the checkpoint.
     """
 
-    def __init__(self, directory: Path | None, *, config: TrainConfig, identity: Mapping[str, Any], seed: int) -> None:
+    def __init__(
+        self,
+        directory: Path | None,
+        *,
+        config: TrainConfig,
+        identity: Mapping[str, Any],
+        seed: int,
+        world: World = ALONE,
+    ) -> None:
         self.directory = directory
-        self._settings = describe_settings(config, identity, seed=seed)
+        self._world = world
+        self._settings = describe_settings(config, identity, seed=seed, processes=world.size)
         self._tensorboard = config.tensorboard
         self._signals = Signals()
         self._journal: Journal | None = None
@@ -50,16 +63,23 @@ class Keeper:
         """Restore the newest checkpoint if asked to, else remove those of earlier runs. -> notes for the user"""
         if self.directory is None:
             return []
-        sweep_checkpoints(self.directory)
-        if not resume:
-            remove_checkpoints(self.directory)
-            return []
-        found = newest_checkpoint(self.directory)
-        if found is None:
-            return ["there is no checkpoint yet: starting from the beginning"]
+        found = self._world.lead(lambda: self._find(resume=resume))
+        place = self._world.shared({"step": None if found is None else found.step}, dict)["step"]
+        if place is None:
+            return ["there is no checkpoint yet: starting from the beginning"] if resume else []
+        found = found or read_checkpoint(self.directory, place)
         notes = [*found.notes, *compare_settings(found, self._settings)]
-        run.restore(state_from_json(found.state), to_tensors(found.tensors))
+        run.restore(state_from_json(found.state), run.own_part(to_tensors(found.tensors)))
         return [*notes, f"going on after step {run.state.step}"]
+
+    def _find(self, *, resume: bool) -> Checkpoint | None:
+        """The checkpoint to go on from, if there is one; what is in the way of new ones is removed."""
+        assert self.directory is not None
+        sweep_checkpoints(self.directory)
+        if resume:
+            return newest_checkpoint(self.directory)
+        remove_checkpoints(self.directory)
+        return None
 
     def save(self, run: Run, *, seconds: float) -> None:
         """Write a checkpoint. Raises BadStep rather than save weights that are NaN. `seconds`: spent so far."""
@@ -69,8 +89,9 @@ class Keeper:
         state.seconds = seconds
         if self._journal is not None:
             state.journal_bytes = self._journal.sync()
-        record = {**state_to_json(state), "settings": self._settings}
-        write_checkpoint(self.directory, state.step, record, run.arrays())
+        record, arrays = {**state_to_json(state), "settings": self._settings}, run.arrays()
+        if self._world.is_first:
+            write_checkpoint(self.directory, state.step, record, arrays)
 
     # ------------------------------------------------------------------------------------------------- metrics.jsonl
 
@@ -79,7 +100,7 @@ class Keeper:
         """Catch signals and write metrics.jsonl until the end of the block; lines after the checkpoint are cut off."""
         with ExitStack() as stack:
             stack.enter_context(self._signals)
-            if self.directory is not None:
+            if self.directory is not None and self._world.is_first:
                 events = self.directory / EVENTS if self._tensorboard else None
                 folder = self.directory / RUN_FOLDER  # beside a model that may be there, until the run is over
                 journal = Journal(folder, position=state.journal_bytes, step=state.step, events=events)
@@ -115,15 +136,17 @@ class Keeper:
         )
 
 
-def describe_settings(config: TrainConfig, identity: Mapping[str, Any], *, seed: int) -> dict[str, Any]:
+def describe_settings(
+    config: TrainConfig, identity: Mapping[str, Any], *, seed: int, processes: int = 1
+) -> dict[str, Any]:
     """The settings of a run as its checkpoints store them."""
-    machine = {"threads": torch.get_num_threads(), "torch": torch.__version__}
+    machine = {"threads": torch.get_num_threads(), "torch": torch.__version__, "processes": processes}
     return {**config.model_dump(mode="json"), **identity, "seed": seed, **machine}
 
 
 def compare_settings(found: Checkpoint, settings: Mapping[str, Any]) -> list[str]:
     """Notes on settings that differ from those of the checkpoint; an error where a run cannot be resumed with them."""
-    before = found.state.get("settings", {})
+    before = {"processes": 1, **found.state.get("settings", {})}
     notes = []
     for name, value in settings.items():
         if before.get(name) == value:
@@ -133,7 +156,12 @@ def compare_settings(found: Checkpoint, settings: Mapping[str, Any]) -> list[str
                 f"the run in {found.path} was begun with {name}={before.get(name)}; it cannot go on with {value}",
                 hint="go on with the old setting, or train anew with --overwrite",
             )
-        if name in MACHINE_SETTINGS:
+        if name == "processes":
+            notes.append(
+                f"{before[name]} processes have trained so far, from here on {value}: rows and what was carried for them "
+                "are divided anew, and the result will not be the same to the bit"
+            )
+        elif name in MACHINE_SETTINGS:
             notes.append(f"{name} was {before.get(name)} and is {value}: the result will not be the same to the bit")
         else:
             notes.append(f"train.{name} was {before.get(name)}; from here on it is {value}")

@@ -25,6 +25,8 @@ from elman.training.protocols import Batches, Net
 from elman.training.run import Run, Snapshot, take_snapshot
 from elman.training.run_state import BadStep, RunState, StepResult
 from elman.training.speed import measure_peak
+from elman.training.validation import Validation
+from elman.training.world import ALONE, World
 
 # Steps between two snapshots in memory, to which a run is rolled back after a bad step.
 SNAPSHOT_STEPS = 100
@@ -39,6 +41,7 @@ class Trainer:
     on from the newest checkpoint, if there is one. When the run is over, the model holds the best weights.
     identity: settings besides `config` and `seed` that cannot change between a stop and resuming.
     frozen: parameters that hold still for the first part of the run, `train.freeze`; without an end, for a pass.
+    world: the processes that train together. Each makes every step; the first decides, validates, writes and reports.
     """
 
     def __init__(
@@ -56,17 +59,21 @@ class Trainer:
         wording: Wording = Wording(),  # noqa: B008 - a frozen record
         frozen: Collection[str] = (),
         clock: Clock = time.monotonic,
+        world: World = ALONE,
     ) -> None:
+        if world.size > 1:
+            world.require_rows(batches.max_rows)
         has_end = budget is not None or config.epochs is not None or config.steps is not None
         self.config = schedule.choose(config, has_end=has_end)
         self.model = model
         self.outcome: Outcome | None = None
         self._wording = wording
+        self._world = world
         self._batches = batches
         self._examiner = examiner
-        self._run = Run(model, batches, config=self.config, seed=seed)
+        self._run = Run(model, batches, config=self.config, seed=seed, world=world)
         self._frozen = frozen if config.freeze else ()
-        self._keeper = Keeper(directory, config=self.config, identity=identity, seed=seed)
+        self._keeper = Keeper(directory, config=self.config, identity=identity, seed=seed, world=world)
         self._notes = [*batches.notes, *self._keeper.restore(self._run, resume=resume)]
         self._pace = Pace(self.config, batches, budget=budget, clock=clock, spent=self.state.seconds)
         self._peak_rate = schedule.peak_rate(config)
@@ -99,7 +106,7 @@ class Trainer:
                 try:
                     match decision.action:
                         case "step":
-                            self._step()
+                            self._step(decision.fraction)
                         case "validate":
                             self._validate()
                         case "roll back":
@@ -114,16 +121,19 @@ class Trainer:
             yield self._progress()
 
     def _decide(self) -> Decision:
-        return decide(
-            self.state,
-            pace=self._pace,
-            signum=self._keeper.signum,
-            describe_bad_weight=self._run.describe_bad_weight,
-        )
+        """What to do next: the first process decides for all, and a signal to any of them is one to all."""
+        signum = self._world.highest(self._keeper.signum or 0) or None
+        if not self.state.is_alike:
+            signum = None  # a few steps later all weights are alike, and can be saved
+        mine = None
+        if self._world.is_first:
+            bad_weight = self._run.describe_bad_weight
+            mine = decide(self.state, pace=self._pace, signum=signum, describe_bad_weight=bad_weight)
+        return self._world.shared(mine, Decision)
 
     def _prepare(self) -> None:
         """Measure the machine and take the first snapshot; under a budget, reserve time for the end of the run."""
-        self._peak_flops = measure_peak(dtype=getattr(torch, self.config.precision))
+        self._peak_flops = self._world.size * measure_peak(dtype=getattr(torch, self.config.precision))
         step_tokens = min(self._batches.tokens_per_step, self._batches.tokens_per_epoch)
         step_flops = 6.0 * self.model.count_flops() * step_tokens
         self._pace.step_estimate = step_flops / (ASSUMED_EFFICIENCY * self._peak_flops)
@@ -137,26 +147,27 @@ class Trainer:
     def _prepare_budget(self, budget: Budget) -> None:
         """Measure how long saving and validating take; a new run whose budget is too short for that is refused."""
         pace, is_new = self._pace, self.state.step == 0
+        examiner, world = self._examiner, self._world
         if is_new:
-            pace.refuse_short_budget()
+            world.lead(pace.refuse_short_budget)
             self._save()  # also measures how long that takes
-        if self._examiner is not None:
-            self._examiner.reserve_time(pace, with_temperature=self.config.fit_temperature)
+        if examiner is not None:
+            world.lead(lambda: examiner.reserve_time(pace, with_temperature=self.config.fit_temperature))
         if is_new:
-            pace.refuse_short_budget()
+            world.lead(pace.refuse_short_budget)
             left = training_end(budget, pace.reserve) - pace.clock()
             self._notes.append(
                 f"of {format_duration(budget.seconds)}, {format_duration(pace.spent())} went to get ready, "
                 f"{format_duration(left)} are for training, the rest to measure and to save"
             )
 
-    def _step(self) -> None:
-        """Make one step; then log it, take a snapshot and save where these are due."""
+    def _step(self, fraction: float) -> None:
+        """Make one step; then log it, take a snapshot and save where these are due. fraction: of the run that is done."""
         state, pace = self.state, self._pace
         began = pace.clock()
         if state.began_seconds is None:
             state.began_seconds = pace.spent()
-        fraction, epoch_before = pace.fraction(state), state.position.epoch
+        epoch_before = state.position.epoch
         rate = schedule.rate(self.config, fraction, peak=self._peak_rate, step=state.step)
         is_early = fraction < self.config.freeze if pace.has_end else state.position.epoch < 1
         self._last = self._run.step(rate, fraction, frozen=self._frozen if is_early else ())
@@ -167,14 +178,17 @@ class Trainer:
             state.is_validation_due = True
         if state.step % SNAPSHOT_STEPS == 0:
             self._snapshot = take_snapshot(self._run)
-        if self._keeper.directory is not None and pace.is_save_due(state):
+        is_save_due = self._keeper.directory is not None and self._world.is_first and pace.is_save_due(state)
+        if self._world.highest(is_save_due) and state.is_alike:
             self._save()
 
     def _validate(self) -> None:
         """Read the validation data. A validation interrupted by a signal is done again when the run is resumed."""
-        assert self._examiner is not None
-        began = self._pace.clock()
-        validation = self._examiner.validate(self._run, should_stop=self._should_interrupt)
+        examiner, began = self._examiner, self._pace.clock()
+        assert examiner is not None
+        self._run.synchronise()
+        found = self._world.lead(lambda: examiner.validate(self._run, should_stop=self._should_interrupt))
+        validation = self._world.shared(found, Validation)
         if not validation.is_whole:
             return
         self._pace.record_validation(began)
@@ -212,8 +226,10 @@ class Trainer:
     def _finish(self, reason: str) -> None:
         """Validate the last weights, load the best ones into the model, evaluate these and save."""
         state, pace, examiner = self.state, self._pace, self._examiner
+        self._run.synchronise()
         is_chosen = pace.validates or bool(self._run.best)
-        if examiner is not None and is_chosen and state.validated_step < state.step:
+        is_due = examiner is not None and is_chosen and state.validated_step < state.step
+        if self._world.highest(is_due and self._world.is_first):
             self._validate_last_weights()
         self._save()  # a stop from here on loses nothing: only the rest of this function is done again
         self._raise_if_stopped()
@@ -223,7 +239,7 @@ class Trainer:
         self.model.eval()
         outcome = Outcome(state.step, state.tokens, pace.epochs(state), pace.spent(), reason)
         if examiner is not None:
-            outcome = self._evaluate(examiner, outcome)
+            outcome = self._world.lead(lambda: self._evaluate(examiner, outcome)) or outcome
         self._raise_if_stopped()
         self.outcome = dataclasses.replace(outcome, seconds=pace.spent())
         state.is_finished, state.outcome = True, dataclasses.asdict(self.outcome)

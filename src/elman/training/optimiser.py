@@ -127,6 +127,22 @@ class Optimiser:
             state[key] = torch.zeros_like(like, memory_format=torch.preserve_format)
         return state[key]
 
+    def averaged_state(self) -> list[Tensor]:
+        """All that it remembers and goes on from, in the same order in every process, for their mean."""
+        match self.config.optimiser:
+            case "sgd":
+                usual = ["velocity"] if self.config.momentum else []
+            case "rmsprop":
+                usual = ["squares"] + (["velocity"] if self.config.momentum else [])
+            case _:
+                usual = ["count", "squares"] + (["means"] if self.config.beta1 else [])
+        found = []
+        for name, parameter in self.parameters.items():
+            for key in ["squares"] if isinstance(parameter, RareParameter) else usual:
+                like = torch.zeros((), dtype=torch.float32) if key == "count" else parameter
+                found.append(self._state(name, key, like))
+        return found
+
     def tensors(self) -> dict[str, Tensor]:
         """The state as `PARAMETER/KEY`, for a checkpoint."""
         return {f"{name}/{key}": value for name, state in self.state.items() for key, value in state.items()}
@@ -157,14 +173,16 @@ class WeightAverage:
         self.mean = [] if self.kind == "none" else [parameter.detach().clone() for parameter in self._parameters]
 
     @torch.no_grad()
-    def update(self, fraction: float) -> None:
-        """Take in the weights after a step. `fraction`: how much of the run is done."""
+    def update(self, fraction: float, *, num_steps: int = 1) -> None:
+        """Take in the weights after a step, or after several. `fraction`: how much of the run is done."""
         if self.kind == "none":
             return
         if self.kind == "tail" and fraction < 1.0 - self.tail:
             return
-        self.count += 1
-        decay = 1.0 - 1.0 / self.count if self.kind == "tail" else min(self.decay, (1 + self.count) / (10 + self.count))
+        self.count += num_steps
+        decay = min(self.decay, (1 + self.count) / (10 + self.count)) ** num_steps
+        if self.kind == "tail":
+            decay = 1.0 - num_steps / self.count
         fused.move_towards_(self.mean, [parameter.detach() for parameter in self._parameters], weight=1.0 - decay)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from elman.nets.trainable import Trainable
-from elman.text.batches import Position
+from elman.text.batches import Position, Share
 
 
 class Net(Trainable, Protocol):
@@ -48,8 +48,15 @@ class Batches(Protocol):
     def tokens_per_step(self) -> int:
         """About how many targets a batch has."""
 
+    @property
+    def max_rows(self) -> int:
+        """Rows of the largest batches."""
+
     def fraction(self, position: Position) -> float:
         """How much of this pass is done."""
 
     def batch(self, position: Position) -> tuple[AnyBatch, Position]:
         """The batch at a position, and the position after it."""
+
+    def part(self, position: Position, share: Share) -> tuple[AnyBatch | None, Position]:
+        """A process's share of the batch at a position, None where it has no row for it, and the position after it."""

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,13 +18,16 @@ from torch import Tensor, nn
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.lm.protocol import leaves, map_state
+from elman.nets.trainable import Loss, no_loss
 from elman.text.batches import Position
 from elman.training import guard
 from elman.training.config import TrainConfig
 from elman.training.optimiser import Optimiser, WeightAverage
 from elman.training.protocols import AnyBatch, Batches, Net
+from elman.training.randomness import OWN, Randomness
 from elman.training.run_state import BadStep, RunState, StepResult
 from elman.training.validation import Validation
+from elman.training.world import ALONE, World
 
 # The moving average of the gradient's norm gives this weight to the newest step.
 LEVEL_UPDATE = 0.05
@@ -33,21 +35,31 @@ LEVEL_UPDATE = 0.05
 MIN_GAIN = 1e-3
 
 
+class Sums(NamedTuple):
+    """Of the losses of all processes."""
+
+    total: float  # what is minimised, times the tokens
+    nats: float
+    tokens: float
+
+
 class Run:
     """Everything that changes from step to step. Raises BadStep before a bad loss or gradient reaches the weights."""
 
-    def __init__(self, model: Net, batches: Batches, *, config: TrainConfig, seed: int) -> None:
+    def __init__(self, model: Net, batches: Batches, *, config: TrainConfig, seed: int, world: World = ALONE) -> None:
         self.model = model
         self.module: nn.Module = model  # type: ignore[assignment]
         self.batches = batches
         self.config = config
+        self.world = world
         self.state = RunState()
+        world.begin_alike([weight for weight in self._weights().values() if weight.numel()])
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.optimiser = Optimiser(config, self.parameters)
         self.average = WeightAverage(config, self.parameters)
         self.best: dict[str, Tensor] = {}  # weights of the best validation
         self.carried: Any = None  # hidden state from the batch before
-        self._random = torch.Generator().manual_seed(seed).get_state()
+        self._randomness = Randomness(seed, world)
         self._loss_limit = guard.loss_limit(model.vocab_size)
 
     # ------------------------------------------------------------------------------------------------------- one step
@@ -57,26 +69,36 @@ class Run:
 
         frozen: names of parameters that hold still.
         """
-        batch, next_position = self.batches.batch(self.state.position)
-        rate = rate * self.state.rate_factor * batch.scale
-        random_before = self._random
-        with self._own_random_state():
-            with self._precision():
-                loss, carried = self.model.batch_loss(batch, self.carried)
-            nats, tokens = float(loss.nats), int(loss.tokens)
-            self._check_loss(float(loss.total.detach()), nats / max(tokens, 1), batch, random_before)
-            self.optimiser.zero_grad()
-            loss.total.backward()  # type: ignore[no-untyped-call]
+        world = self.world
+        batch, next_position = self.batches.part(self.state.position, world.share)
+        rate = rate * self.state.rate_factor * (1.0 if batch is None else batch.scale)
+        self.optimiser.zero_grad()
+        with self._randomness.used() as random_before:
+            loss, carried = self._loss(batch)
+            sums = Sums(*world.sums([float(loss.total.detach()) * loss.tokens, float(loss.nats), loss.tokens]))
+            self._check_loss(loss, sums, batch, random_before)
+            if loss.tokens:  # the mean over all tokens is that of the processes' means, weighted by their tokens
+                is_mean = self._is_local or loss.tokens == sums.tokens
+                weight = None if is_mean else loss.total.new_tensor(loss.tokens / sums.tokens)
+                loss.total.backward(weight)  # type: ignore[no-untyped-call]
         for name in frozen:
             self.parameters[name].grad = None  # the optimiser passes over it, and begins with it when it thaws
+        if not self._is_local:
+            world.sum_gradients(p for name, p in self.parameters.items() if name not in frozen)
         norm = self._clip_gradients()
         if not math.isfinite(rate):
             raise BadStep(f"{self._place()}: the learning rate is {rate}")
         self.optimiser.step(rate)
-        self.average.update(fraction)
+        sync = self.config.sync if self._is_local else None
+        if sync is not None:
+            self.state.is_alike = False
+            if (self.state.step + 1) % sync == 0:
+                self.synchronise()
+        if self.state.is_alike:
+            self.average.update(fraction, num_steps=sync or 1)
         self.carried = carried
-        self._count_step(next_position, nats, tokens)
-        return StepResult(nats, tokens, norm, rate, loss.is_likelihood)
+        self._count_step(next_position, sums.nats, int(sums.tokens))
+        return StepResult(sums.nats, int(sums.tokens), norm, rate, loss.is_likelihood)
 
     def _count_step(self, next_position: Position, nats: float, tokens: int) -> None:
         state = self.state
@@ -89,12 +111,33 @@ class Run:
         if state.failures and state.step - state.failed_step >= guard.FORGIVEN_AFTER:
             state.failures = 0
 
-    def _check_loss(self, total: float, nats_per_token: float, batch: AnyBatch, random: Tensor) -> None:
+    @property
+    def _is_local(self) -> bool:
+        """Whether processes train by themselves between two averages of their weights."""
+        return self.world.size > 1 and self.config.sync is not None
+
+    def synchronise(self) -> None:
+        """Give all processes the mean of their weights, and of what their optimisers remember, if they differ."""
+        if not self.state.is_alike:
+            self.world.average([*self.parameters.values(), *self.optimiser.averaged_state()])
+            self.state.is_alike = True
+
+    def _loss(self, batch: AnyBatch | None) -> tuple[Loss, Any]:
+        """The loss of this process's part of a batch, and the state for the next; zero where it has no part of it."""
+        if batch is None:
+            return no_loss(), None
+        with self._precision():
+            return self.model.batch_loss(batch, self.carried)
+
+    def _check_loss(self, loss: Loss, sums: Sums, batch: AnyBatch | None, random: Tensor) -> None:
+        total, nats_per_token = sums.total / max(sums.tokens, 1), sums.nats / max(sums.tokens, 1)
         is_finite = math.isfinite(total) and math.isfinite(nats_per_token)
         if is_finite and nats_per_token < self._loss_limit:
             return
         if is_finite:
             raise BadStep(f"{self._place()}: the loss has exploded to {nats_per_token:.3g} nats a token")
+        if math.isfinite(float(loss.total.detach())) and math.isfinite(float(loss.nats)):
+            raise BadStep(f"{self._place()}: the loss of another process's rows is not finite")
         torch.set_rng_state(random)  # the same dropout again
         why = guard.explain_loss(self.module, lambda: self.model.batch_loss(batch, self.carried))
         raise BadStep(f"{self._place()}: the loss is {total}; {why}")
@@ -104,6 +147,8 @@ class Run:
         gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
         total = nn.utils.get_total_norm(gradients)
         norm = float(total)
+        if self._is_local:
+            norm = self.world.sums([norm])[0] / self.world.size  # so that all agree on whether it is a bad step
         if not math.isfinite(norm):
             raise BadStep(f"{self._place()}: {guard.explain_gradient(self.module)}")
         level = self.state.gradient_level
@@ -111,7 +156,7 @@ class Run:
         if not clip and level is not None and norm > guard.GRADIENT_JUMP * max(level, 1e-8):
             raise BadStep(f"{self._place()}: the gradient has exploded to a norm of {norm:.3g}, usual is {level:.3g}")
         self.state.gradient_level = norm if level is None else level + LEVEL_UPDATE * (norm - level)
-        if clip and norm > clip:
+        if clip and float(total) > clip:
             nn.utils.clip_grads_with_norm_(list(self.parameters.values()), clip, total)
         return norm
 
@@ -123,17 +168,6 @@ class Run:
     def _precision(self) -> torch.autocast:
         """Products of fewer bits inside the block, if the settings want it and the processor computes them."""
         return torch.autocast("cpu", torch.bfloat16, enabled=self.config.precision == "bfloat16")
-
-    @contextmanager
-    def _own_random_state(self) -> Iterator[None]:
-        """Give torch's global generator this run's state inside the block, and the caller's state back afterwards."""
-        callers = torch.get_rng_state()
-        torch.set_rng_state(self._random)
-        try:
-            yield
-            self._random = torch.get_rng_state()
-        finally:
-            torch.set_rng_state(callers)
 
     # ------------------------------------------------------------------------------------ validation and best weights
 
@@ -189,13 +223,36 @@ class Run:
             "average": self.average.tensors(),
             "best": self.best,
             "carried": {str(index): leaf for index, leaf in enumerate(self._carried_leaves())},
-            "random": {"torch": self._random},
+            "random": self._randomness.tensors(),
         }
         return {f"{group}/{name}": tensor for group, found in groups.items() for name, tensor in found.items()}
 
     def arrays(self) -> dict[str, Array]:
-        """The same as numpy arrays that share their memory."""
-        return {name: tensor.detach().cpu().numpy() for name, tensor in self.tensors().items()}
+        """The same of all processes together, as numpy arrays that share their memory: what a checkpoint holds."""
+        whole = self.tensors()
+        if self.world.size > 1:
+            whole |= {f"random/{name}": state for name, state in self._randomness.whole_tensors().items()}
+            whole |= self._joined_carried()
+        return {name: tensor.detach().cpu().numpy() for name, tensor in whole.items()}
+
+    def _joined_carried(self) -> dict[str, Tensor]:
+        """The state carried from the batch before, of the rows of all processes."""
+        leaves_here = self._carried_leaves()
+        count = self.world.highest(len(leaves_here))
+        every = [self.world.joined(leaves_here[index] if leaves_here else None) for index in range(count)]
+        return {f"carried/{index}": leaf for index, leaf in enumerate(every) if leaf is not None}
+
+    def own_part(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What of a checkpoint this process goes on with: its rows of the carried state, and its own noise."""
+        share, found = self.world.share, dict(tensors)
+        for name, tensor in tensors.items():
+            if name.startswith("carried/"):
+                found[name] = share.of(tensor)
+            elif name == f"random/{OWN}":
+                del found[name]
+                if len(tensor) == share.size:
+                    found[name] = tensor[share.rank]
+        return found
 
     @torch.no_grad()
     def restore(self, state: RunState, tensors: Mapping[str, Tensor]) -> None:
@@ -209,7 +266,7 @@ class Run:
         self.average.restore(_group(tensors, "average"), state.average_count)
         self.best = {name: value.clone() for name, value in _group(tensors, "best").items()}
         self.carried = self._restore_carried(_group(tensors, "carried"))
-        self._random = tensors["random/torch"].clone()
+        self._randomness.restore(_group(tensors, "random"), step=state.step)
         self.state = copy.deepcopy(state)
 
     def _weights(self) -> dict[str, Tensor]:
@@ -221,7 +278,7 @@ class Run:
 
     def _restore_carried(self, saved: Mapping[str, Tensor]) -> Any:
         """A state of the model's own type, filled with the saved leaves."""
-        if not saved:
+        if not saved or not len(saved["0"]):
             return None
         left = iter([saved[str(index)] for index in range(len(saved))])
         return map_state(lambda leaf: next(left).clone().to(leaf.device), self.model.start_training(len(saved["0"])))

@@ -35,6 +35,7 @@ class RunState:
     valid_error: float | None = None  # its error, where the weights are chosen by one
     validated_step: int = 0
     is_validation_due: bool = False
+    is_alike: bool = True  # all processes have the same weights; between two averages (`train.sync`) they have not
     journal_bytes: int = 0  # length of metrics.jsonl
     seconds: float = 0.0  # spent so far, in all processes
     began_seconds: float | None = None  # of these, the ones before the first step

@@ -33,9 +33,9 @@ def prepare_environment(environment: MutableMapping[str, str] = os.environ) -> N
     environment.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(CACHED_KERNELS))
 
 
-def choose_threads(requested: int | None = None) -> int:
-    """As many threads as asked for; else one for each core this process may use."""
-    return count_cores() if requested is None else requested
+def choose_threads(requested: int | None = None, *, processes: int = 1) -> int:
+    """As many threads as asked for; else one for each core this process may use, shared with others of its run."""
+    return max(1, count_cores() // processes) if requested is None else requested
 
 
 def count_cores(system: Path = Path("/sys")) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from elman.core.arrays import Array
-from elman.text.batches import Batch, LineBatches, Position, StreamBatches
+from elman.text.batches import Batch, Divided, LineBatches, Position, Share, StreamBatches
 from elman.text.units.vocabulary import EOS_ID
 
 
@@ -24,13 +24,17 @@ class BilmBatch:
         return self.onward.scale
 
 
-class BilmBatches:
+class BilmBatches(Divided[BilmBatch]):
     """A text for both directions: two streams through all of it, or each line from both ends."""
 
     def __init__(self, onward: StreamBatches | LineBatches, backward: StreamBatches | LineBatches) -> None:
         self._onward = onward
         self._backward = backward if isinstance(backward, StreamBatches) else None  # lines are reversed batch by batch
         self.notes = onward.notes
+
+    @property
+    def max_rows(self) -> int:
+        return self._onward.max_rows
 
     @property
     def tokens_per_epoch(self) -> int:
@@ -45,10 +49,13 @@ class BilmBatches:
         """How much of this pass is done."""
         return self._onward.fraction(position)
 
-    def batch(self, position: Position) -> tuple[BilmBatch, Position]:
-        """The batch at a position, and the position after it."""
-        onward, after = self._onward.batch(position)
-        backward = reverse_lines(onward) if self._backward is None else self._backward.batch(position)[0]
+    def part(self, position: Position, share: Share) -> tuple[BilmBatch | None, Position]:
+        """A process's rows of the batch at a position, and the position after it."""
+        onward, after = self._onward.part(position, share)
+        if onward is None:
+            return None, after
+        backward = reverse_lines(onward) if self._backward is None else self._backward.part(position, share)[0]
+        assert backward is not None
         return BilmBatch(onward, backward), after
 
 

@@ -35,8 +35,9 @@ from elman.nets.graphs import (
 )
 from elman.nets.inputs import NetInputs
 from elman.nets.layer import LayerVectors
+from elman.nets.noise import draw_alike, draw_ids_alike
 from elman.nets.trace import NetTrace
-from elman.nets.trainable import Loss
+from elman.nets.trainable import Loss, no_loss
 from elman.nets.transformer import BlockShape
 from elman.nets.vocabulary_net import Layers, VocabularyNet, embedding_of
 from elman.tasks.masked.config import MaskedConfig
@@ -210,10 +211,12 @@ class MaskedModel(VocabularyNet[MaskedConfig]):
         lengths_B = tokens_BT.new_full((len(tokens_BT),), tokens_BT.shape[1])
         if batch.lengths is not None:
             lengths_B = torch.from_numpy(batch.lengths).to(self.device)
-        chosen_BT = self._choose(tokens_BT, lengths_B)
+        chosen_BT = self._choose(tokens_BT, lengths_B, batch)
         read_BT, hidden_BT = tokens_BT, chosen_BT
         if self.training:
-            read_BT, hidden_BT = self._disguise(tokens_BT, chosen_BT)
+            read_BT, hidden_BT = self._disguise(tokens_BT, chosen_BT, batch)
+            if not chosen_BT.any():
+                return no_loss(), None
         outputs_TBO = self._read(read_BT, hidden_BT, lengths_B, is_noisy=self.training)
         features_NP = self._project(outputs_TBO[chosen_BT.t()])
         targets_N = tokens_BT.t()[chosen_BT.t()]
@@ -225,26 +228,34 @@ class MaskedModel(VocabularyNet[MaskedConfig]):
         projection = 0 if self.projection is None else self.projection.weight.numel()
         return self.stack.multiply_adds() / self.config.mask + projection + self.head.multiply_adds()
 
-    def _choose(self, tokens_BT: Tensor, lengths_B: Tensor) -> Tensor:
-        """Which tokens to restore: never none, and ends of lines only where there is nothing else. -> (B, T) bool"""
+    def _choose(self, tokens_BT: Tensor, lengths_B: Tensor, batch: Batch) -> Tensor:
+        """Which tokens to restore: never none, and ends of lines only where there is nothing else. -> (B, T) bool
+
+        They are drawn for the whole batch; a part of it may have none.
+        """
         num_rows, num_tokens = tokens_BT.shape
         places_T = torch.arange(num_tokens, device=tokens_BT.device)
         is_token_BT = places_T < lengths_B[:, None]
         can_hide_BT = is_token_BT & (tokens_BT != EOS_ID)
-        if not can_hide_BT.any():
+        is_part = batch.share.size > 1
+        if not is_part and not can_hide_BT.any():
             return is_token_BT
         if self.training:
-            chance_BT = torch.rand(tokens_BT.shape, device=tokens_BT.device)
-            chosen_BT = can_hide_BT & (chance_BT < self.config.mask)
+            chosen_BT = can_hide_BT & (self._draw(batch) < self.config.mask)
         else:  # the same at every look
             rows_B1 = torch.arange(num_rows, device=tokens_BT.device)[:, None]
             chosen_BT = can_hide_BT & ((places_T + rows_B1) % self.config.stride == 0)
-        return chosen_BT if chosen_BT.any() else can_hide_BT
+        return chosen_BT if is_part or chosen_BT.any() else can_hide_BT
 
-    def _disguise(self, tokens_BT: Tensor, chosen_BT: Tensor) -> tuple[Tensor, Tensor]:
+    def _draw(self, batch: Batch) -> Tensor:
+        """Numbers between 0 and 1 for the rows of a batch, of those for all of it. -> (B, T)"""
+        drawn: Tensor = batch.share.of(draw_alike(batch.whole_shape, dtype=torch.float32, device=self.device))
+        return drawn
+
+    def _disguise(self, tokens_BT: Tensor, chosen_BT: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of the chosen tokens most are hidden, some are other words, some are themselves. -> tokens, is hidden"""
-        fate_BT = torch.rand(tokens_BT.shape, device=tokens_BT.device)
-        others_BT = torch.randint(self.vocab_size, tokens_BT.shape, device=tokens_BT.device)
+        fate_BT = self._draw(batch)
+        others_BT = batch.share.of(draw_ids_alike(self.vocab_size, batch.whole_shape, device=tokens_BT.device))
         is_other_BT = chosen_BT & (fate_BT >= HIDDEN_PART) & (fate_BT < HIDDEN_PART + REPLACED_PART)
         return torch.where(is_other_BT, others_BT, tokens_BT), chosen_BT & (fate_BT < HIDDEN_PART)
 

@@ -13,7 +13,7 @@ from elman.tasks.masked.config import MaskedConfig
 from elman.tasks.masked.model import MaskedTextModel
 from elman.tasks.masked.plan import PIECE, plan_masked
 from elman.tasks.text_task import HeldoutText, TextAssets, TextExamples, TextTask
-from elman.text.batches import Position, make_batches, validation_batches
+from elman.text.batches import Divided, Position, Share, make_batches, validation_batches
 from elman.text.settings import DataConfig
 from elman.training.config import TrainConfig
 from elman.training.plan import Means, Plan
@@ -93,28 +93,32 @@ class MaskedTask(TextTask[MaskedRecord]):
 
 
 @dataclass(frozen=True)
-class _PartlyCounted:
+class _PartlyCounted(Divided[Any]):
     """Batches of a text of which only a part of the tokens are targets."""
 
     pieces: Batches
-    part: float
+    counted: float
 
     @property
     def notes(self) -> Sequence[str]:
         return self.pieces.notes
 
     @property
+    def max_rows(self) -> int:
+        return self.pieces.max_rows
+
+    @property
     def tokens_per_epoch(self) -> int:
-        return max(1, round(self.part * self.pieces.tokens_per_epoch))
+        return max(1, round(self.counted * self.pieces.tokens_per_epoch))
 
     @property
     def tokens_per_step(self) -> int:
-        return max(1, round(self.part * self.pieces.tokens_per_step))
+        return max(1, round(self.counted * self.pieces.tokens_per_step))
 
     def fraction(self, position: Position) -> float:
         """How much of this pass is done."""
         return self.pieces.fraction(position)
 
-    def batch(self, position: Position) -> tuple[Any, Position]:
-        """The batch at a position, and the position after it."""
-        return self.pieces.batch(position)
+    def part(self, position: Position, share: Share) -> tuple[Any, Position]:
+        """A process's rows of the batch at a position, and the position after it."""
+        return self.pieces.part(position, share)
