@@ -47,10 +47,10 @@ LATER = {
     "narrow": job("lstm", "narrow", **{"train.batch": 1}),
     "counted": {"task": "lm", "data": "text.train", "model": "mkn", "out": "counted"},
     "broken": job("lstm", "broken") | {"stop": {"rank": 1, "step": 3, "error": "out of luck"}},
+    "unlike": job("lstm", "unlike") | {"patch": {"elman.training.distributed.__version__": "9.9"}},
     "blind": job("lstm", "blind")
     | {"patch": {"elman.tasks.run.RUN": "no.json", "elman.tasks.run.VISIBLE_SECONDS": 0.3}},
     "nowhere": {"task": "lm", "data": "nowhere.train", "model": "lstm", "out": "nowhere", "budget": 60},
-    "unlike": job("lstm", "unlike") | {"patch": {"elman.training.distributed.__version__": "9.9"}},
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import socket
@@ -30,6 +31,8 @@ from elman.training.signals import Stopped
 from elman.training.world import Launch, LostProcessError, RemoteError, World
 
 T = TypeVar("T")
+
+_meetings = itertools.count()  # of this process
 
 JOIN_SECONDS = 300.0  # until all processes of a launch have to be there
 EXCHANGE_SECONDS = 600.0  # that an exchange between processes may take
@@ -318,23 +321,27 @@ def _meet(store: Store, launch: Launch, report: Callable[[str], None]) -> str:
     """Wait until all processes are there, and check that they are alike. -> a name that only this meeting has
 
     A store outlives processes that torchrun restarts. So each says hello with a word of its own, and only an answer to
-    that word counts: what earlier processes have left in the store is never taken for news.
+    that word counts: what earlier processes have left in the store is never taken for news. A process that goes on to
+    another training before the first has seen why this one cannot begin is not met in its place: meetings are counted.
     """
     own = {"word": uuid.uuid4().hex, "elman": __version__, "torch": torch.__version__, "host": socket.gethostname()}
+    own["meeting"] = str(next(_meetings))
     store.set(f"elman/hello/{launch.rank}", json.dumps(own))
     hellos = [f"elman/hello/{rank}" for rank in range(launch.size)]
     answered: list[str] = []
     end = time.monotonic() + JOIN_SECONDS
     while time.monotonic() < end:
-        if launch.rank == 0 and store.check(hellos):
-            present = [store.get(key).decode() for key in hellos]
-            words = [json.loads(hello)["word"] for hello in present[1:]]
-            for word in words if present != answered else ():
-                store.set(f"elman/welcome/{word}", json.dumps(present))
-            answered = present
-            if store.check([f"elman/here/{own['word']}/{word}" for word in words]):
+        if launch.rank == 0:
+            present = [store.get(key).decode() for key in hellos] if store.check(hellos) else []
+            is_news = present != answered and all(json.loads(one)["meeting"] == own["meeting"] for one in present)
+            if is_news:
+                answered = present
+            words = [json.loads(hello)["word"] for hello in answered[1:]]
+            for word in words if is_news else ():
+                store.set(f"elman/welcome/{word}", json.dumps(answered))
+            if answered and store.check([f"elman/here/{own['word']}/{word}" for word in words]):
                 break
-        elif launch.rank and store.check([f"elman/welcome/{own['word']}"]):
+        elif store.check([f"elman/welcome/{own['word']}"]):
             answered = json.loads(store.get(f"elman/welcome/{own['word']}"))
             store.set(f"elman/here/{json.loads(answered[0])['word']}/{own['word']}", "")
             break
