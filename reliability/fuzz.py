@@ -120,7 +120,7 @@ def fuzz(allowance: Allowance) -> Figure:
         most = max(most, _try_batch(name, formats[name], allowance.seed + batch // len(names), count))
         batch += 1
     text = f" mutations of {len(names)} formats; at most {most >> 20} MB"
-    return count.figure(text, least=1)
+    return count.figure(text, least=wanted)
 
 
 def _try_batch(name: str, target: Target, seed: int, count: Count) -> int:

@@ -60,7 +60,7 @@ def every_event(allowance: Allowance) -> Figure:
     count = Count()
     for number, (kind, at) in enumerate(allowance.until_spent(draw(allowance.seed, cases))):
         count.add(_killed_at(kinds[kind], kind, at, data, allowance.folder / f"k{number}", whole[kind]))
-    return count.figure(f" of {len(cases):,} events", least=min(len(cases), 20))
+    return count.figure(f" of {len(cases):,} events", least=len(cases))
 
 
 def _count_events(training: Training, data: Path, out: Path) -> int:

@@ -38,11 +38,15 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured. `failures`: the first few cases that went wrong, for whoever looks into it."""
+    """What was measured. `failures`: the first few cases that went wrong, for whoever looks into it.
+
+    is_short: nothing failed, but fewer cases were tried than the figure to hit asks for.
+    """
 
     text: str
     is_passed: bool
     failures: tuple[str, ...] = ()
+    is_short: bool = False
 
 
 class NotMeasurableError(Exception):
@@ -78,8 +82,7 @@ class Count:
                 self.failures.append(failure)
 
     def figure(self, text: str = "", *, least: int = 1) -> Figure:
-        """`12/12`, and the text; passed if nothing failed and at least so many cases were tried."""
+        """`12/12`, and the text; passed if nothing failed, short if fewer than the least number of cases were tried."""
         good = self.num_cases - self.num_failed
-        return Figure(
-            f"{good:,}/{self.num_cases:,}{text}", not self.num_failed and self.num_cases >= least, tuple(self.failures)
-        )
+        text = f"{good:,}/{self.num_cases:,}{text}"
+        return Figure(text, not self.num_failed, tuple(self.failures), self.num_cases < least)

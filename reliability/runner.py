@@ -38,9 +38,13 @@ class Result:
     is_full: bool
     seed: int
     versions: dict[str, str]
+    is_short: bool = False
 
     @property
     def verdict(self) -> str:
+        """In a word; `short` where nothing failed, but fewer cases were tried than asked for."""
+        if self.is_passed and self.is_short:
+            return "short"
         return {True: "pass", False: "fail", None: "not measured"}[self.is_passed]
 
 
@@ -91,6 +95,7 @@ def measure(row: Row, *, is_full: bool, seed: int, seconds: float | None = None)
         is_full=is_full,
         seed=seed,
         versions=_versions(),
+        is_short=found.get("is_short", False),
     )
 
 

@@ -30,7 +30,7 @@ def killed_ranks(allowance: Allowance) -> Figure:
         errors = launch([_job(name, **settings) | {"stop": place}], folder, "--standalone", "--max-restarts", "1")
         is_same = not any(errors) and _weights(folder / name) == whole
         count.add(None if is_same else f"{place}: {errors}")
-    return count.figure(" kills", least=KILLS if allowance.is_full else 3)
+    return count.figure(" kills", least=KILLS)
 
 
 def parity(allowance: Allowance) -> Figure:

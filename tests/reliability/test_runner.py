@@ -51,6 +51,7 @@ def test_as_many_cases_are_done_as_fit_and_at_least_one(tmp_path: Path) -> None:
     count.add(None)
     count.add("it broke")
     assert count.figure() == Figure("1/2", False, ("it broke",))
+    assert not count.figure().is_short and count.figure(least=3).is_short
 
 
 def test_rows_are_in_order_and_a_short_run_fits_into_fifteen_minutes() -> None:
