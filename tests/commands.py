@@ -70,14 +70,14 @@ def cut_short(run: Run) -> Callable[..., None]:
     def call(*arguments: object) -> None:
         step = Trainer._step
 
-        def stop_at_seven(self: Trainer) -> None:
-            step(self)
+        def stop_at_seven(self: Trainer, fraction: float) -> None:
+            step(self, fraction)
             if self.state.step == 7:
                 raise Stopped("stopped", signum=15)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Trainer, "_step", stop_at_seven)
-            assert run(*arguments).code != 0
+            assert run(*arguments).code == 128 + 15
 
     return call
 

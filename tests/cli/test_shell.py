@@ -23,7 +23,20 @@ from tests.commands import LINES, Run, run_process, run_shell
 
 VERBS = [
     *("demo", "compare", "train", "resume", "evaluate", "score", "generate", "next"),
-    *("predict", "encode", "explain", "serve", "studio", "mix", "rescore", "export", "import", "settings", "info"),
+    *(
+        "predict",
+        "encode",
+        "explain",
+        "serve",
+        "studio",
+        "mix",
+        "rescore",
+        "export",
+        "import",
+        "settings",
+        "info",
+        "doctor",
+    ),
 ]
 
 
@@ -74,7 +87,7 @@ def test_a_value_that_is_nearly_one_is_corrected(run: Run, words: str, meant: st
     ("flag", "others"),
     [
         ("--json", {"serve", "studio"}),  # they have no result
-        ("--threads", {"export", "import", "settings", "info"}),
+        ("--threads", {"export", "import", "settings", "info", "doctor"}),
         (
             "--seed",
             {
@@ -90,6 +103,7 @@ def test_a_value_that_is_nearly_one_is_corrected(run: Run, words: str, meant: st
                 "import",
                 "settings",
                 "info",
+                "doctor",
             },
         ),  # nothing is random
     ],

@@ -52,7 +52,7 @@ def test_what_is_no_setting_is_named_with_the_nearest(settings: dict[str, object
 def test_pairs_become_sections() -> None:
     pairs = parse_pairs(["model.order=5", "data.separator=a=b"])
     assert pairs == {"model.order": "5", "data.separator": "a=b"}
-    assert sections_of(pairs) == {"data": {"separator": "a=b"}, "model": {"order": "5"}, "train": {}}
+    assert sections_of(pairs) == {"data": {"separator": "a=b"}, "model": {"order": "5"}, "train": {}, "count": {}}
     for wrong in ("order=5", "model.order"):
         with pytest.raises(UsageError, match=r"not of the form section\.key=value"):
             parse_pairs([wrong])
@@ -64,7 +64,7 @@ def test_a_recipe_is_overruled_and_flags_contradict_nothing(tmp_path: Path) -> N
     recipe = tmp_path / "r.toml"
     recipe.write_text("[model]\norder = 4\nprune = 1\n")
     found = merge_settings({"data.units": "char", "model.family": None}, settings={"model.order": 2}, recipe=recipe)
-    assert found == {"data": {"units": "char"}, "model": {"order": 2, "prune": 1}, "train": {}}
+    assert found == {"data": {"units": "char"}, "model": {"order": 2, "prune": 1}, "train": {}, "count": {}}
     with pytest.raises(UsageError, match=r"data\.units is given twice: char and word"):
         merge_settings({"data.units": "char"}, settings={"data.units": "word"}, recipe=None)
     with pytest.raises(UsageError, match=r"model\.order does not apply to a mixture"):

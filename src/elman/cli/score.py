@@ -53,7 +53,8 @@ def score(
     errors: Errors = None,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
     engine: Annotated[
-        Literal["local", "spark"], typer.Option("--engine", help="What scores: this process, or Apache Spark.")
+        Literal["local", "spark"],
+        typer.Option("--engine", metavar="E", help="What scores: this process (local), or Apache Spark (spark)."),
     ] = "local",
     settings: Annotated[
         list[str] | None,
