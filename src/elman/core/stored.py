@@ -125,6 +125,17 @@ class Stored:
             _check(path, memoryview(data), expected)
         return data
 
+    def check(self, name: str) -> None:
+        """Compare a file with the manifest, all of it, also what was verified before; in little memory."""
+        path, expected = self._find(name)
+        try:
+            with open_regular(path) as file:
+                size = os.fstat(file.fileno()).st_size
+                view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
+        except OSError as error:
+            raise _unreadable(path, error) from None
+        _check(path, view, expected)
+
     def tensors(self, name: str) -> dict[str, Array]:
         """The tensors of a file, memory-mapped."""
         path, expected = self._find(name)

@@ -53,7 +53,8 @@ def examine_data(path: Path) -> Iterator[Finding]:
     if not seen.num_bytes or seen.num_blank == seen.num_lines:
         yield wrong(f"there is no text in {path}", "is it the right file?")
         return
-    yield fine(f"{seen.num_lines:,} lines, {seen.num_bytes:,} bytes of UTF-8")
+    lines = "1 line" if seen.num_lines == 1 else f"{seen.num_lines:,} lines"
+    yield fine(f"{lines}, {seen.num_bytes:,} bytes of UTF-8")
     yield from _oddities(seen)
     guess = guess_task(seen.sample, is_jsonl=seen.has_records)
     yield fine(f"it looks like {guess.like}: elman train {guess.task} {path} --out DIR")

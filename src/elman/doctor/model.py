@@ -46,7 +46,7 @@ def examine_model(directory: Path) -> Iterator[Finding]:
 def _file(stored: Stored, name: str) -> Finding | None:
     """What is wrong with one of its files. All of it is read, also what was verified before."""
     try:
-        stored.read(name)
+        stored.check(name)
     except ElmanError as error:
         return wrong_by(error)
     return None
