@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +111,21 @@ def train_example(train: Path, valid: Path, *, seconds: float, seed: int) -> dic
             return {"perplexity": math.exp(best), "tokens": tokens, "seconds": time.monotonic() - began}
 
 
-def train_elman(train: Path, valid: Path, *, seconds: float, seed: int, threads: int) -> dict[str, float]:
+def train_elman(
+    train: Path,
+    valid: Path,
+    *,
+    seconds: float,
+    seed: int,
+    threads: int,
+    units: str = "space",
+    settings: Sequence[str] = (),
+) -> dict[str, float]:
     """The whole command; and, after it, what is left of the validation text."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        words = ["train", "lm", str(train), "--valid", str(valid), "--units", "space", "--budget", f"{seconds:.0f}s"]
+        words = ["train", "lm", str(train), "--valid", str(valid), "--units", units, "--budget", f"{seconds:.0f}s"]
+        words += [word for setting in settings for word in ("--set", setting)]
         found = _elman(*words, "--seed", str(seed), "--threads", str(threads), "--out", f"{folder}/model")["valid"]
         took = time.monotonic() - began
         nats, tokens = found["tokens"] * math.log(found["perplexity_crosswise"]), found["tokens"]
