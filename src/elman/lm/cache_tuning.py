@@ -60,7 +60,7 @@ def net_place(config: NeuralCacheConfig, members: Sequence[Member]) -> int:
 
 def tune_neural_cache(config: NeuralCacheConfig, reading: Reading, scores: Array, text: FitText) -> Addition:
     """The theta, and then the decay, with which the mixture of all members has the fewest nats, on samples of the halves."""
-    unit = 1.0 if config.theta is not None else _similarity_spread(reading.net, text.ids[:FEATURE_TOKENS])
+    unit = 1.0 if config.theta is not None else _similarity_spread(reading)
     thetas = [float(f"{theta / unit:.3g}") for theta in THETAS] if config.theta is None else [config.theta]
     decays = [*NEURAL_DECAYS] if config.decay is None else [config.decay]
     samples = {half: text.sample(half) for half in (FIRST, SECOND)}
@@ -93,11 +93,10 @@ def tune_neural_cache(config: NeuralCacheConfig, reading: Reading, scores: Array
     return Addition([cache(way) for way in ways], dict(enumerate(log_probs)), (best[0], best[1], best[2]), sentence)
 
 
-def _similarity_spread(net: Featured, ids: Array) -> float:
+def _similarity_spread(reading: Reading) -> float:
     """The typical standard deviation of dot products between hidden vectors: the scale of theta for this net."""
-    tokens = np.asarray(ids[None, :1024], np.int64)
-    _, features, _ = net.score_features(tokens, np.array([tokens.shape[1]]), net.start(1))
-    spread = float((features[0] @ features[0].T).std(axis=1).mean())
+    features_NP = np.concatenate([piece.features[piece.piece.is_token] for piece in reading.sample(slice(0, 1024))])
+    spread = float((features_NP @ features_NP.T).std(axis=1).mean())
     return spread or 1.0
 
 

@@ -38,10 +38,14 @@ MIN_NET_SECONDS = 8.0  # below, a net does not even see the words often enough t
 SNM_SECONDS, MKN_SECONDS = 18e-6, 3e-6  # a token of training text, on a slow core
 SNM_SHARE = 0.03  # of a budget that the better of the two may take
 FIT_SECONDS = 3e-4  # a token of validation text, for a net of some 700 units
+SOFTMAX_SECONDS = (
+    6e-9  # a token and word of the vocabulary, for the narrowest net: what counts where there are very many
+)
 FIT_SHARE, USUAL_FIT_SECONDS = 0.06, 5.0  # of a budget for fitting weights and caches; a text too long for it is cut
 MIN_FIT_SECONDS = 2.0  # to fit to a little text, and to save
 MIN_FIT_TOKENS = 4_096  # that a mixture is fitted to, whatever it takes
 SAVE_SECONDS = 1.5  # kept for saving the mixture
+SAVE_WORD_SECONDS = 5e-6  # a word of its vocabulary
 SLOWER = 1.3  # times as long as a token of the first ones takes one of a longer text, whose caches are full
 FEW_SYMBOLS, LONG_ORDER = 1_000, 8  # a vocabulary of characters or events, and the n-grams it gets
 
@@ -64,11 +68,14 @@ def choose_counts(num_tokens: int, vocab_size: int, *, budget_seconds: float) ->
     return (SnmConfig if can_skip else KneserNeyConfig).model_validate({})
 
 
-def finishing_seconds(counts: Config, examples: TextExamples, *, budget: Budget) -> float:
-    """What is kept of a budget, after the training of the net, to count and to fit the mixture."""
+def finishing_seconds(counts: Config, examples: TextExamples, *, vocab_size: int, budget: Budget) -> float:
+    """What is kept of a budget, after the training of the net, to count, to fit the mixture and to save it."""
     each = SNM_SECONDS if isinstance(counts, SnmConfig) else MKN_SECONDS
-    fit = MIN_FIT_SECONDS + FIT_SECONDS * len(examples.arrays["valid"])
-    return each * len(examples.arrays["train"]) + min(max(USUAL_FIT_SECONDS, FIT_SHARE * budget.seconds), fit)
+    num_valid, softmax = len(examples.arrays["valid"]), SOFTMAX_SECONDS * vocab_size
+    wanted = MIN_FIT_SECONDS + (FIT_SECONDS + softmax) * num_valid
+    least = 2.0 * softmax * min(num_valid, MIN_FIT_TOKENS)  # to see how long it takes, and then to fit
+    fit = max(least, min(wanted, max(USUAL_FIT_SECONDS, FIT_SHARE * budget.seconds)))
+    return each * len(examples.arrays["train"]) + fit + SAVE_WORD_SECONDS * vocab_size
 
 
 def has_time_for_a_net(budget: Budget, finishing: float) -> bool:
@@ -122,7 +129,8 @@ def blend(model: Model, examples: TextExamples, *, deadline: float) -> tuple[Mod
         )
 
     whole = np.asarray(examples.arrays["valid"])
-    ids = _affordable(fit, whole, deadline=deadline)
+    save_seconds = SAVE_SECONDS + SAVE_WORD_SECONDS * record.vocab_size
+    ids = _affordable(fit, whole, deadline=deadline - save_seconds)
     fitted = fit(ids)
     mixture = with_caches(MixtureConfig(members=tuple(config for config, _ in parts), bucketed=True), fitted)
     changes = {"model": mixture, "counts": None}
@@ -150,7 +158,7 @@ def _affordable(fit: Callable[[Array], Fitted], ids: Array, *, deadline: float) 
     fit(ids[:MIN_FIT_TOKENS])
     now = time.monotonic()
     each = SLOWER * (now - began) / MIN_FIT_TOKENS
-    affordable = (deadline - SAVE_SECONDS - now) / each
+    affordable = (deadline - now) / each
     return ids if affordable >= len(ids) else ids[: max(MIN_FIT_TOKENS, int(affordable))]
 
 

@@ -195,7 +195,9 @@ class LmTask(TextTask[LmRecord]):
 
     def finishing_seconds(self, record: LmRecord, examples: TextExamples, budget: Budget) -> float:
         """To count, and to fit the mixture; nothing where the net is all there is."""
-        return 0.0 if record.counts is None else finishing_seconds(record.counts, examples, budget=budget)
+        if record.counts is None:
+            return 0.0
+        return finishing_seconds(record.counts, examples, vocab_size=record.vocab_size, budget=budget)
 
     def finish(
         self, model: Model, examples: TextExamples, outcome: Outcome, *, deadline: float
