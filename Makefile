@@ -26,6 +26,7 @@ types: $(VENV)/.test
 
 docs: $(VENV)/.test
 	$(BIN)/python docs/make_cli.py
+	$(BIN)/python docs/make_errors.py
 	$(BIN)/python docs/make_settings.py
 
 # Runs every command of the tour and of the pages of the tasks, and writes what they print into the pages: ten minutes.
