@@ -196,7 +196,7 @@ class Cases:
 
     def nothing_possible(self) -> object:
         found: Any = elman.load(self.model)
-        return found.generate("the", tokens=3, forbid=[token for token in found.tokenizer.tokens])
+        return found.generate("the", tokens=3, forbid=list(found.tokenizer.tokens))
 
     def other_version(self) -> object:
         copy = self.copied()
