@@ -5,7 +5,7 @@ DIST   ?= dist
 BIN    := $(VENV)/bin
 PIP    := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test slow lint types docs tour reliability reliability-full site dist clean
+.PHONY: demo test slow lint types docs lock tour reliability reliability-full site dist clean
 
 demo: $(VENV)/.run
 	$(BIN)/elman demo
@@ -26,7 +26,12 @@ types: $(VENV)/.test
 
 docs: $(VENV)/.test
 	$(BIN)/python docs/make_cli.py
+	$(BIN)/python docs/make_errors.py
 	$(BIN)/python docs/make_settings.py
+
+# Hashes of everything that elman needs to run, from the package index; after constraints.txt has changed.
+lock: $(VENV)/.test
+	$(BIN)/python docs/make_lock.py
 
 # Runs every command of the tour and of the pages of the tasks, and writes what they print into the pages: ten minutes.
 tour: $(VENV)/.test

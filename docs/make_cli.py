@@ -35,7 +35,8 @@ stdin. The seed is printed with every result. Bars and colour appear only on a t
 `elman --install-completion` lets the shell complete verbs, flags, tasks, models, recipes, units and settings.
 What `--set` and a recipe can set is in [settings.md](settings.md), and printed by `elman settings`.
 
-A failure prints `error: what, where` and `hint: what to do`. `ELMAN_DEBUG=1` adds the traceback of a bug.
+A failure prints `error: what, where` and `hint: what to do`; with `--json` also an object with the code of its cause on
+stdout ([errors.md](errors.md)). `ELMAN_DEBUG=1` adds the traceback of a bug.
 """
 
 

@@ -133,7 +133,11 @@ def train(
     for name, (flag, value) in given.items():
         if value is not None and name not in found.flags:
             others = [other for other in TASKS if name in find_task(other).flags]
-            raise UsageError(f"{flag} does not apply to {task}", hint=f"leave it out; it is for {', '.join(others)}")
+            raise UsageError(
+                f"{flag} does not apply to {task}",
+                code="does-not-apply",
+                hint=f"leave it out; it is for {', '.join(others)}",
+            )
     make(TrainConfig, request.settings["train"], section="train")
     if "count" not in {section for section, *_ in found.records()}:
         refuse(request.settings, ("count",), task)
@@ -216,13 +220,20 @@ def _check_together(request: TrainRequest, world: World, *, is_trained: bool) ->
         if request.settings["train"].get("sync") is not None:
             raise UsageError(
                 "train.sync is for several processes",
+                code="does-not-apply",
                 hint="`torchrun --nproc-per-node 2 -m elman train ...`, or leave train.sync out",
             )
         return
     if not is_trained:
-        raise UsageError("torchrun is for nets, this model is counted", hint="--model lstm, or leave torchrun out")
+        raise UsageError(
+            "torchrun is for nets, this model is counted",
+            code="does-not-apply",
+            hint="--model lstm, or leave torchrun out",
+        )
     if request.out is None:
-        raise UsageError("several processes need a directory to share", hint="give out=DIRECTORY")
+        raise UsageError(
+            "several processes need a directory to share", code="missing-option", hint="give out=DIRECTORY"
+        )
 
 
 @contextlib.contextmanager
@@ -247,7 +258,7 @@ def _directory(init: Path | str) -> Path:
     if not isinstance(init, str | Path):
         place = getattr(init, "directory", None)
         hint = f"init={str(place)!r}" if place else "save it first: model.save(DIRECTORY), then init=DIRECTORY"
-        raise UsageError(f"init is the directory of a model, not {init!r}", hint=hint)
+        raise UsageError(f"init is the directory of a model, not {init!r}", code="wrong-type", hint=hint)
     return Path(init)
 
 
@@ -336,5 +347,5 @@ def parse_size(value: str | int) -> int:
     """Bytes: `4G`, `500M`, `1.5GB`, or a plain number."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)(i?[bB])?", str(value))
     if not found:
-        raise UsageError(f"{value!r} is no amount of memory", hint="for example 500M or 4G")
+        raise UsageError(f"{value!r} is no amount of memory", code="bad-value", hint="for example 500M or 4G")
     return int(float(found[1]) * 1024 ** " kmgt".index(found[2].lower() or " "))

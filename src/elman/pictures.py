@@ -280,7 +280,7 @@ def render_within(spec: Spec, seconds: float) -> bytes | None:
     except subprocess.TimeoutExpired:
         return None
     except (OSError, subprocess.CalledProcessError) as error:
-        raise ElmanError(f"cannot render the chart: {error}") from None
+        raise ElmanError(f"cannot render the chart: {error}", code="drawing-failed") from None
     return done.stdout
 
 
@@ -300,4 +300,6 @@ def write(spec: Spec, path: Path, *, overwrite: bool = False) -> None:
 
 
 def _unknown_format(kind: str) -> UsageError:
-    return UsageError(f"cannot draw a {kind or 'nameless'} file", hint=f"pictures end in {', '.join(FORMATS)}")
+    return UsageError(
+        f"cannot draw a {kind or 'nameless'} file", code="bad-value", hint=f"pictures end in {', '.join(FORMATS)}"
+    )

@@ -162,9 +162,11 @@ class Saved(Generic[R]):
         try:
             return build(tensors)
         except ElmanError as error:
-            raise DataError(f"{self._stored.path(TENSORS)}: {error.what}", hint=error.hint) from None
+            raise DataError(f"{self._stored.path(TENSORS)}: {error.what}", code=error.code, hint=error.hint) from None
         except (LookupError, TypeError, ValueError, RuntimeError, MemoryError, OverflowError) as error:
-            raise DataError(f"{self._stored.path(TENSORS)} does not fit {CONFIG}: {error}") from None
+            raise DataError(
+                f"{self._stored.path(TENSORS)} does not fit {CONFIG}: {error}", code="damaged-model"
+            ) from None
 
     @property
     def num_bytes(self) -> int:
@@ -194,18 +196,18 @@ def _validated(kind: type[R], stored: Stored) -> R:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise DataError(f"{stored.path(CONFIG)}: {place}: {first['msg'].lower()}") from None
+        raise DataError(f"{stored.path(CONFIG)}: {place}: {first['msg'].lower()}", code="damaged-model") from None
     except ElmanError as error:  # a family or task that this version does not have
-        raise DataError(f"{stored.path(CONFIG)}: {error.what}", hint=error.hint) from None
+        raise DataError(f"{stored.path(CONFIG)}: {error.what}", code=error.code, hint=error.hint) from None
 
 
 def _read_json(stored: Stored) -> dict[str, Any]:
     try:
         content = json.loads(stored.read(CONFIG))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{stored.path(CONFIG)} is not JSON: {error}") from None
+        raise DataError(f"{stored.path(CONFIG)} is not JSON: {error}", code="damaged-model") from None
     if not isinstance(content, dict):
-        raise DataError(f"{stored.path(CONFIG)} is not a JSON object")
+        raise DataError(f"{stored.path(CONFIG)} is not a JSON object", code="damaged-model")
     return content
 
 

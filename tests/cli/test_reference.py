@@ -1,4 +1,4 @@
-"""docs/cli.md and docs/settings.md are the program's own words."""
+"""docs/cli.md, docs/errors.md and docs/settings.md are the program's own words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("page", ["cli", "settings"])
+@pytest.mark.parametrize("page", ["cli", "errors", "settings"])
 def test_the_reference_is_up_to_date(page: str) -> None:
     spec = importlib.util.spec_from_file_location(f"make_{page}", DOCS / f"make_{page}.py")
     assert spec is not None

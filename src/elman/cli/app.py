@@ -46,7 +46,7 @@ from elman.cli import (
 )
 from elman.cli.verb import Verb
 from elman.core import errors
-from elman.core.errors import ElmanError
+from elman.core.errors import ElmanError, FullDiskError, UsageError, WriteError
 
 RESULTS_ON_STDOUT = (
     evaluate.evaluate,
@@ -155,11 +155,6 @@ def run(arguments: Sequence[str]) -> int:
             if sys.stdout is not None:  # closed by whoever called us
                 sys.stdout.flush()
         return call if isinstance(call, int) else 0
-    except typer.TyperException as error:
-        return _usage_error(error)
-    except ElmanError as error:
-        terminal.fail(error.what, _usable(error.hint, arguments[:1]))
-        return error.exit_code
     except KeyboardInterrupt:
         terminal.say("stopped by Ctrl-C")
         return INTERRUPTED
@@ -169,12 +164,47 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         _silence_stdout()
         return CLOSED_PIPE
-    except OSError as error:
-        return _system_error(error)
-    except UnicodeEncodeError as error:
-        return _encoding_error(error)
     except Exception as error:
-        return _out_of_memory() if _is_about_memory(error) else _bug(error)
+        if type(error).__name__ == "NoArgsIsHelpError":  # `elman` or `elman train` alone: the help is the message
+            print(str(error.format_message()).strip(), file=sys.stderr)  # type: ignore[attr-defined]
+            return 2
+        found = _for_the_user(error)
+        hint = _usable(found.hint, arguments[:1])
+        terminal.fail(found.what, hint)
+        if "--json" in arguments:
+            _print_failure(found, hint)
+        return found.exit_code
+
+
+def _for_the_user(error: Exception) -> ElmanError:
+    """Whatever went wrong, as an error with a cause and an exit code."""
+    match error:
+        case ElmanError():
+            return error
+        case typer.TyperException():
+            return _usage_error(error)
+        case OSError():
+            return _system_error(error)
+        case UnicodeEncodeError():
+            return _encoding_error(error)
+    return _out_of_memory() if _is_about_memory(error) else _bug(error)
+
+
+def _print_failure(error: ElmanError, hint: str | None) -> None:
+    """For programs, where a result would stand: the cause by its code."""
+    about = {"code": error.code, "message": error.what, "hint": hint, "exit_code": error.exit_code}
+    if sys.stdout is None:  # closed by whoever called us
+        return
+    try:
+        terminal.print_json({"error": {key: _writable(value) for key, value in about.items()}})
+        sys.stdout.flush()
+    except OSError:
+        _silence_stdout()
+
+
+def _writable(value: Any) -> Any:
+    """What any stdout can print: names of files need not be text."""
+    return value.encode("ascii", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _usable(hint: str | None, verb: Sequence[str]) -> str | None:
@@ -186,20 +216,16 @@ def _usable(hint: str | None, verb: Sequence[str]) -> str | None:
     return f"{hint} (settings of `elman train`)" if re.search(r"\bdata\.\w", hint) else hint
 
 
-def _usage_error(error: typer.TyperException) -> int:
+def _usage_error(error: typer.TyperException) -> ElmanError:
     """What typer did not understand, in the one form errors have here."""
     message = getattr(error, "format_message", lambda: str(error))().strip().replace(": Value error, ", ": ")
     context = getattr(error, "ctx", None)
-    if type(error).__name__ == "NoArgsIsHelpError":  # `elman` or `elman train` alone: the help is the message
-        print(message, file=sys.stderr)
-        return 2
     what, _, nearest = (
         message.replace(" (Possible options: ", ". Did you mean ").rstrip(".?)").partition(". Did you mean ")
     )
     nearest = nearest or _nearest_choice(what)
     hint = f"did you mean {nearest}?" if nearest else f"see {context.command_path} --help" if context else None
-    terminal.fail(what[:1].lower() + what[1:], hint)
-    return 2
+    return UsageError(what[:1].lower() + what[1:], code="bad-arguments", hint=hint)
 
 
 def _nearest_choice(message: str) -> str | None:
@@ -208,23 +234,29 @@ def _nearest_choice(message: str) -> str | None:
     return errors.nearest(given.strip("'"), re.findall("'([^']+)'", names))
 
 
-def _system_error(error: OSError) -> int:
+def _system_error(error: OSError) -> ElmanError:
     """An error of the system that no room of ours made a message of: a full disk under stdout, say."""
     place = f" {error.filename}" if error.filename else ""
-    terminal.fail(f"{(error.strerror or str(error)).lower()}{place}")
+    what = f"{(error.strerror or str(error)).lower()}{place}"
     _silence_stdout()
-    return 74 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO) else 1
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return FullDiskError(what)
+    return (
+        WriteError(what)
+        if error.errno in (errno.EFBIG, errno.EROFS, errno.EIO)
+        else ElmanError(what, code="system-error")
+    )
 
 
-def _encoding_error(error: UnicodeEncodeError) -> int:
+def _encoding_error(error: UnicodeEncodeError) -> ElmanError:
     """A text that cannot be written: stdout has an alphabet without it, or it came out of arguments that are no text."""
     char = error.object[error.start]
     if error.encoding.replace("-", "").lower() == "utf8":
-        terminal.fail(f"an argument is not UTF-8: {char!r} is no character", "give it in UTF-8")
-        return 2
-    terminal.fail(f"stdout is {error.encoding}, which has no {char!r}", "PYTHONIOENCODING=utf-8 before the command")
+        what = f"an argument is not UTF-8: {char!r} is no character"
+        return UsageError(what, code="bad-arguments", hint="give it in UTF-8")
     _silence_stdout()
-    return 74
+    what = f"stdout is {error.encoding}, which has no {char!r}"
+    return WriteError(what, code="cannot-encode", hint="PYTHONIOENCODING=utf-8 before the command")
 
 
 def _is_about_memory(error: Exception) -> bool:
@@ -236,21 +268,21 @@ def _is_about_memory(error: Exception) -> bool:
     )
 
 
-def _out_of_memory() -> int:
-    terminal.fail("out of memory", "use a smaller model or fewer data; --memory limits what counting may use")
-    return 1
+def _out_of_memory() -> ElmanError:
+    hint = "use a smaller model or fewer data; --memory limits what counting may use"
+    return ElmanError("out of memory", code="out-of-memory", hint=hint)
 
 
-def _bug(error: Exception) -> int:
+def _bug(error: Exception) -> ElmanError:
     """Our own mistake: the traceback is for whoever asks for it."""
     if os.environ.get("ELMAN_DEBUG"):
         traceback.print_exception(error)
     place = traceback.extract_tb(error.__traceback__)[-1]
-    terminal.fail(
+    return ElmanError(
         f"a bug in elman: {type(error).__name__}: {error} ({Path(place.filename).name} line {place.lineno})",
-        "please report it with the output of the same command under ELMAN_DEBUG=1",
+        code="bug",
+        hint="please report it with the output of the same command under ELMAN_DEBUG=1",
     )
-    return 1
 
 
 @contextlib.contextmanager

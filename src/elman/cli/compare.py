@@ -92,7 +92,7 @@ def compare(
     given: dict[str, Any] = dict(parse_pairs(settings))
     for key, value in {"data.units": units, "data.reset_lines": reset_lines or None}.items():
         if value is not None and str(given.setdefault(key, value)) != str(value):
-            raise UsageError(f"{key} is given twice: {value} and {given[key]}")
+            raise UsageError(f"{key} is given twice: {value} and {given[key]}", code="given-twice")
     with terminal.training("comparing") as (report, on_progress):
         found = compare_models(
             [Path(name) for name in data],

@@ -96,20 +96,30 @@ def _check_together(given: dict[str, bool]) -> None:
     """Refuse flags that could not apply, before a model is loaded."""
     for flag, other in (("--near", "--out"), ("--near", "--per-token"), ("--per-token", "--pool"), ("--out", "--json")):
         if given[flag] and given[other]:
-            raise UsageError(f"{flag} and {other} do not go together", hint=f"leave out {other}")
+            raise UsageError(
+                f"{flag} and {other} do not go together", code="options-conflict", hint=f"leave out {other}"
+            )
     for flag, needed in (("--k", "--near"), ("--overwrite", "--out")):
         if given[flag] and not given[needed]:
-            raise UsageError(f"{flag} is for {needed}", hint=f"leave it out, or give {needed}")
+            raise UsageError(f"{flag} is for {needed}", code="options-conflict", hint=f"leave it out, or give {needed}")
     if given["--per-token"] and not (given["--json"] or given["--out"]):
-        raise UsageError("--per-token is for JSON", hint="add --json, or --out F.jsonl")
+        raise UsageError("--per-token is for JSON", code="options-conflict", hint="add --json, or --out F.jsonl")
 
 
 def _check_output(out: Path, *, per_token: bool, overwrite: bool) -> None:
     """Refuse a file that could not be written, before a model is loaded."""
     if out.suffix not in (".npy", ".jsonl"):
-        raise UsageError(f"{out} is neither .npy nor .jsonl", hint="the end of its name says how vectors are written")
+        raise UsageError(
+            f"{out} is neither .npy nor .jsonl",
+            code="bad-value",
+            hint="the end of its name says how vectors are written",
+        )
     if per_token and out.suffix == ".npy":
-        raise UsageError("--per-token is for JSON: lines have different numbers of tokens", hint="--out F.jsonl")
+        raise UsageError(
+            "--per-token is for JSON: lines have different numbers of tokens",
+            code="options-conflict",
+            hint="--out F.jsonl",
+        )
     from elman.core.outputs import check_output
 
     check_output(out, overwrite=overwrite)
@@ -159,7 +169,9 @@ def _print_nearest(found: Iterator[tuple[str, Array]], text: str, query: Array, 
         lines.append(line)
         vectors.append(vector)
     if not query.any():
-        raise UsageError(f"there is nothing to look for in {text!r}", hint="give --near a text with words")
+        raise UsageError(
+            f"there is nothing to look for in {text!r}", code="unsuitable-text", hint="give --near a text with words"
+        )
     for row, similarity in nearest(np.array(vectors).reshape(len(lines), -1), query, count) if lines else ():
         if json:
             terminal.print_json({"similarity": round(similarity, DIGITS), "line": row + 1, "text": lines[row]})

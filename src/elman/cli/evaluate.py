@@ -95,7 +95,9 @@ def evaluate(
     if picture is not None:
         drawn = model.pictures(found)
         if not drawn:
-            raise UsageError("there is no picture of these numbers", hint="leave --picture out")
+            raise UsageError(
+                "there is no picture of these numbers", code="not-for-this-model", hint="leave --picture out"
+            )
         pictures.write(drawn[0], picture, overwrite=overwrite)
     if found.get("impossible_tokens"):
         terminal.say(

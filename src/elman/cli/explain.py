@@ -108,6 +108,8 @@ def _options(pairs: list[str] | None) -> dict[str, Any]:
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals:
-            raise UsageError(f"--set {pair} is not of the form key=value", hint="for example preferred=5")
+            raise UsageError(
+                f"--set {pair} is not of the form key=value", code="bad-value", hint="for example preferred=5"
+            )
         found[key.removeprefix("explain.")] = value
     return found

@@ -77,7 +77,9 @@ def generate(
         }
         for flag, value in given.items():
             if value is not None:
-                raise UsageError(f"{flag} does not apply to --beam", hint="a beam leaves nothing to chance")
+                raise UsageError(
+                    f"{flag} does not apply to --beam", code="options-conflict", hint="a beam leaves nothing to chance"
+                )
         found = model.beam(prompt, width=beam, tokens=tokens, n_best=samples, forbid=forbid, unknown=unknown)
         _print_found(prompt, found, look_for, json=json)
         return

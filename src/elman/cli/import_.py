@@ -44,7 +44,9 @@ def import_model(
         if source.is_dir():
             model = import_hf(source, out=out, context=context, overwrite=overwrite, command=terminal.command())
         elif context is not None:
-            raise UsageError("--context is for a model in Hugging Face's layout", hint="leave it out")
+            raise UsageError(
+                "--context is for a model in Hugging Face's layout", code="does-not-apply", hint="leave it out"
+            )
         else:
             model = import_arpa(source, out=out, overwrite=overwrite, command=terminal.command())
     if json:

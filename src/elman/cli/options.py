@@ -62,8 +62,14 @@ def choose_data(data: list[str] | None, source: list[str] | None, target: list[s
     """The files to read: DATA, or the sources of line-aligned files."""
     if bool(source) != bool(target):
         missing = "--target" if source else "--source"
-        raise UsageError(f"{missing} is missing", hint="--source and --target are read line by line, side by side")
+        raise UsageError(
+            f"{missing} is missing",
+            code="missing-option",
+            hint="--source and --target are read line by line, side by side",
+        )
     if bool(data) == bool(source):
-        what = "there is no DATA" if not data else "DATA and --source are both given"
-        raise UsageError(what, hint="give files, or --source and --target")
+        hint = "give files, or --source and --target"
+        if data:
+            raise UsageError("DATA and --source are both given", code="options-conflict", hint=hint)
+        raise UsageError("there is no DATA", code="missing-option", hint=hint)
     return [Path(name) for name in data or source or []]

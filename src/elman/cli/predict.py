@@ -113,7 +113,11 @@ def _check_picture(model: TaskModel[Any], path: Path, *, overwrite: bool) -> Non
 
     check_path(path, overwrite=overwrite)
     if "attention" not in model.kinds():
-        raise UsageError("--picture draws attention, and this model has none", hint="elman explain shows what it has")
+        raise UsageError(
+            "--picture draws attention, and this model has none",
+            code="not-for-this-model",
+            hint="elman explain shows what it has",
+        )
 
 
 def _draw(model: TaskModel[Any], prediction: Prediction, path: Path, *, overwrite: bool) -> None:

@@ -90,7 +90,7 @@ def rescore(
             if not json:
                 print("\n".join(scored.lines(weights, n_best)))
     if layout is None:
-        raise DataError(f"there are no lists in {nbest}", hint="a line is id TAB score TAB text")
+        raise DataError(f"there are no lists in {nbest}", code="empty-data", hint="a line is id TAB score TAB text")
     sys.stdout.flush()
     counts = rescorer.counts
     _warn(counts, costs=costs, spells_unknown=model.spelling is not None)

@@ -78,6 +78,7 @@ def score(
         if engine != "spark" or file is None or output is None or stream:
             raise UsageError(
                 "--engine spark, a text and OUTPUT belong together, without --stream",
+                code="options-conflict",
                 hint="elman score --engine spark DIR FILE OUTPUT",
             )
         score_on_spark(directory, str(file), output, form, settings, threads=threads, verify=not no_verify)

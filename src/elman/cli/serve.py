@@ -86,7 +86,9 @@ def require_extra() -> None:
         import prometheus_client  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise ElmanError(f"serving needs {error.name}", hint="pip install 'elman[serve]'") from None
+        raise ElmanError(
+            f"serving needs {error.name}", code="missing-package", hint="pip install 'elman[serve]'"
+        ) from None
 
 
 def read_key(path: Path) -> str:
@@ -99,6 +101,7 @@ def read_key(path: Path) -> str:
     if len(content) < MIN_KEY or not content.isascii() or any(character.isspace() for character in content):
         raise UsageError(
             f"{path} holds no key: one line of at least {MIN_KEY} ASCII characters without spaces is needed",
+            code="bad-key",
             hint="python -c 'import secrets; print(secrets.token_urlsafe(32))' makes one",
         )
     if os.name == "posix" and mode & stat.S_IROTH:

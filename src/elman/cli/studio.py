@@ -52,6 +52,7 @@ def studio(
     if not chosen:
         raise MissingError(
             f"there are no models of the demo in {OUT}",
+            code="no-model",
             hint="elman studio --demo trains some first, in under a minute; or elman studio DIR, with a model of yours",
         )
     options = ServeOptions(port=port, logs_requests=False)

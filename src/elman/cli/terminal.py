@@ -71,7 +71,9 @@ def dim(text: str) -> str:
 def require_stdout() -> None:
     """Refuse to work for a result that nobody would get."""
     if sys.stdout is None:
-        raise WriteError("stdout is closed: the result would be lost", hint="leave out >&-, or write into a file")
+        raise WriteError(
+            "stdout is closed: the result would be lost", code="no-stdout", hint="leave out >&-, or write into a file"
+        )
 
 
 def print_json(result: Mapping[str, Any]) -> None:
@@ -264,7 +266,7 @@ def limit_threads(threads: int | None) -> None:
 def show_help(context: typer.Context) -> NoReturn:
     """Help instead of waiting for somebody to type a corpus."""
     say(context.get_help())
-    raise UsageError("nothing to read: stdin is the terminal", hint="give a file, or - to type")
+    raise UsageError("nothing to read: stdin is the terminal", code="missing-option", hint="give a file, or - to type")
 
 
 def print_made(model: TaskModel[Any], *, json: bool) -> None:

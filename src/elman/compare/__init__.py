@@ -110,7 +110,7 @@ def compare(
         Runner(request, parts, place, state, began, report, on_progress).run()
         write_report(place, state)
     if all(row["error"] is not None for row in state["models"]):
-        raise DataError(f"no model could be compared: {state['models'][0]['error']}")
+        raise DataError(f"no model could be compared: {state['models'][0]['error']}", code="part-failed")
     return Comparison(place, state)
 
 

@@ -46,10 +46,11 @@ class MeasuredText:
         if model.tokenizer.fingerprint != self._tokenizer.fingerprint:
             raise DataError(
                 f"{name} has another vocabulary than the models before it: their perplexities do not compare",
+                code="models-differ",
                 hint="leave out settings of data that differ, or compare it alone",
             )
         if model.record.data.reset_lines != self._data.reset_lines:
-            raise DataError(f"{name} does not read lines the way the models before it do")
+            raise DataError(f"{name} does not read lines the way the models before it do", code="models-differ")
 
     @property
     def counts(self) -> Array:

@@ -38,17 +38,25 @@ class Sweep:
             raise no_such("way to be equal", equal, [EQUAL])
         if not texts:
             if equal is not None:
-                raise UsageError("--equal is for a sweep", hint="--sweep model.layers=1,2,3 --equal parameters")
+                raise UsageError(
+                    "--equal is for a sweep",
+                    code="does-not-apply",
+                    hint="--sweep model.layers=1,2,3 --equal parameters",
+                )
             return None
         if len(texts) > 1:
-            raise UsageError("only one setting can be swept at a time", hint="--set gives others a fixed value")
+            raise UsageError(
+                "only one setting can be swept at a time",
+                code="options-conflict",
+                hint="--set gives others a fixed value",
+            )
         setting, equals, listed = texts[0].partition("=")
         values = tuple(value.strip() for value in listed.split(",") if value.strip())
         if not equals or setting.partition(".")[0] not in SECTIONS or len(values) < 2:
             what = f"--sweep {texts[0]} is not of the form section.key=value,value"
-            raise UsageError(what, hint="for example model.window=2,5,10")
+            raise UsageError(what, code="bad-value", hint="for example model.window=2,5,10")
         if len(set(values)) < len(values):
-            raise UsageError(f"--sweep {texts[0]} has a value twice", hint="give each value once")
+            raise UsageError(f"--sweep {texts[0]} has a value twice", code="given-twice", hint="give each value once")
         return cls(setting, values, equal)
 
     @property
@@ -111,6 +119,7 @@ class Request:
             needed = math.ceil(self.budget_seconds * MIN_NET_SECONDS / least)
             raise UsageError(
                 f"a budget of {format_duration(self.budget_seconds)} is too short for {count}",
+                code="budget-too-short",
                 hint=f"give at least {format_duration(needed)}, or fewer --models",
             )
 
@@ -133,10 +142,12 @@ def make_entries(task: NetTask[Any, Any, Any], models: Sequence[str] | None, swe
         return tuple(_swept(task, models, sweep))
     names = list(USUAL.get(task.name, task.model_names()) if models is None else models)
     if not names:
-        raise UsageError("there is no model to compare", hint=f"models: {', '.join(_known(task))}")
+        raise UsageError(
+            "there is no model to compare", code="missing-option", hint=f"models: {', '.join(_known(task))}"
+        )
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"{name} is given twice", hint="give each model once")
+            raise UsageError(f"{name} is given twice", code="given-twice", hint="give each model once")
     found: dict[str, Entry] = {}
     for name in names:
         entry = _entry(task, name)
@@ -147,24 +158,35 @@ def make_entries(task: NetTask[Any, Any, Any], models: Sequence[str] | None, swe
     directories: dict[str, str] = {}
     for entry in found.values():
         if directories.setdefault(entry.directory, entry.name) != entry.name:
-            raise UsageError(f"{entry.name} and {directories[entry.directory]} would be in one directory")
+            raise UsageError(
+                f"{entry.name} and {directories[entry.directory]} would be in one directory", code="given-twice"
+            )
     return tuple(found.values())
 
 
 def _swept(task: NetTask[Any, Any, Any], models: Sequence[str] | None, sweep: Sweep) -> Iterator[Entry]:
     if models is None or len(models) != 1:
-        raise UsageError("a sweep is of one model", hint=f"--models {task.model_names()[0]}, say")
+        raise UsageError(
+            "a sweep is of one model", code="does-not-apply", hint=f"--models {task.model_names()[0]}, say"
+        )
     base = _entry(task, models[0])
     if base.members:
-        raise UsageError("a mixture has no setting to sweep", hint="sweep one of its members")
+        raise UsageError("a mixture has no setting to sweep", code="does-not-apply", hint="sweep one of its members")
     alone = Request(task, (base,), sweep, None)
     if not alone._applies(sweep.setting, base):
         raise _no_setting(sweep.setting, task, (base,))
     if sweep.equal is not None:
         if not alone.is_trained(base) or "hidden" not in _record(task, base.model).model_fields:
-            raise UsageError(f"--equal {sweep.equal} is for nets, whose width can be chosen; {base.name} counts")
+            raise UsageError(
+                f"--equal {sweep.equal} is for nets, whose width can be chosen; {base.name} counts",
+                code="does-not-apply",
+            )
         if sweep.setting == "model.hidden":
-            raise UsageError("--equal parameters chooses model.hidden, which is swept", hint="sweep another setting")
+            raise UsageError(
+                "--equal parameters chooses model.hidden, which is swept",
+                code="options-conflict",
+                hint="sweep another setting",
+            )
     for value in sweep.values:
         name = f"{base.name} {sweep.key}={value}"
         yield replace(base, name=name, settings={**base.settings, sweep.setting: value})
@@ -183,9 +205,13 @@ def _entry(task: NetTask[Any, Any, Any], name: str) -> Entry:
             if member.partition(":")[0] not in CACHES:
                 _entry(task, member)
         if all(member.partition(":")[0] in CACHES for member in members):
-            raise UsageError(f"{name} is a mixture of caches alone, which know nothing", hint="add a model, like mkn")
+            raise UsageError(
+                f"{name} is a mixture of caches alone, which know nothing",
+                code="bad-value",
+                hint="add a model, like mkn",
+            )
         if len(set(members)) < len(members):
-            raise UsageError(f"{name} has a member twice")
+            raise UsageError(f"{name} has a member twice", code="given-twice")
         return Entry(name, None, "all of that", members=members)
     raise no_such("model", name, _known(task))
 
@@ -202,11 +228,17 @@ def _record(task: NetTask[Any, Any, Any], model: str | None) -> type[Config]:
 def _no_setting(setting: str, task: NetTask[Any, Any, Any], entries: Sequence[Entry]) -> UsageError:
     section, _, key = setting.partition(".")
     if section not in SECTIONS or not key:
-        return UsageError(f"{setting!r} is not of the form section.key", hint=f"sections: {', '.join(SECTIONS)}")
+        return UsageError(
+            f"{setting!r} is not of the form section.key", code="bad-value", hint=f"sections: {', '.join(SECTIONS)}"
+        )
     names = {name for entry in entries if not entry.members for name in _record(task, entry.model).model_fields}
     close = nearest(key, sorted(names - {"family"})) if section == "model" else None
     what = ", ".join(entry.name for entry in entries if not entry.members)
-    return UsageError(f"{setting} is not a setting of {what}", hint=f"did you mean model.{close}?" if close else None)
+    return UsageError(
+        f"{setting} is not a setting of {what}",
+        code="unknown-setting",
+        hint=f"did you mean model.{close}?" if close else None,
+    )
 
 
 def parse_models(text: str | None) -> list[str] | None:
@@ -225,7 +257,11 @@ def as_paths(data: str | Path | Sequence[str | Path]) -> list[str]:
     """Names of files or directories; what can be read only once cannot be compared on."""
     paths = [str(data)] if isinstance(data, str | Path) else [str(path) for path in data]
     if not paths:
-        raise UsageError("there is no DATA", hint="give files")
+        raise UsageError("there is no DATA", code="missing-option", hint="give files")
     if "-" in paths:
-        raise UsageError("a comparison reads its text several times, and stdin only once", hint="give a file")
+        raise UsageError(
+            "a comparison reads its text several times, and stdin only once",
+            code="options-conflict",
+            hint="give a file",
+        )
     return paths

@@ -84,7 +84,11 @@ class Runner:
         kept = max(KEPT_SECONDS, KEPT_SHARE * self.request.budget_seconds) + each * times
         left = self._left()
         if left < MIN_NET_SECONDS:
-            raise UsageError("nothing is left of the budget", hint="--overwrite begins again, with a longer --budget")
+            raise UsageError(
+                "nothing is left of the budget",
+                code="budget-too-short",
+                hint="--overwrite begins again, with a longer --budget",
+            )
         return max(0.5 * left, left - kept) * entry.share / sum(shares)
 
     # ------------------------------------------------------------------------------------------------------- a model
@@ -191,7 +195,7 @@ class Runner:
         for member in entry.members:
             row = self._row(member)
             if row is not None and row["error"] is not None:
-                raise ElmanError(f"its member {member} failed")
+                raise ElmanError(f"its member {member} failed", code="part-failed")
             parts.append(member if row is None else str(self.out / row["directory"]))
         assert self.parts.valid is not None
         words = ["elman", "mix", *parts, "--valid", self.parts.valid, "--seed", str(self.request.seed)]

@@ -42,7 +42,11 @@ def settle(request: Request, parts: Parts, *, seconds: float) -> dict[str, Setti
     if request.sweep.equal is None:
         return {entry.name: chosen for entry in request.entries}
     if not request.sweep.setting.startswith("model."):
-        raise UsageError(f"{request.sweep.setting} does not change how many parameters there are", hint="drop --equal")
+        raise UsageError(
+            f"{request.sweep.setting} does not change how many parameters there are",
+            code="does-not-apply",
+            hint="drop --equal",
+        )
     width = int({**request.settings_of(first), **chosen}.get("model.hidden", prepared.record.model.hidden))
     target = _count(request, prepared, first, chosen | {"model.hidden": width})
     found = {first.name: chosen | {"model.hidden": width}}

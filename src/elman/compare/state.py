@@ -31,7 +31,7 @@ def read_state(out: Path) -> dict[str, Any] | None:
         if not isinstance(found, dict) or not isinstance(found["models"], list):
             raise ValueError
     except (OSError, ValueError, KeyError, RecursionError):
-        raise DataError(f"{path} is damaged", hint="--overwrite begins again") from None
+        raise DataError(f"{path} is damaged", code="damaged-run", hint="--overwrite begins again") from None
     return found
 
 
@@ -51,7 +51,11 @@ def open_state(out: Path, request: Mapping[str, Any], *, overwrite: bool) -> dic
         found = {"models": []}
     if found is None:
         if out.is_dir() and any(path.name not in (LOCK, FOLDER) for path in out.iterdir()):
-            raise WriteError(f"{out} is not empty and holds no comparison", hint="choose a new directory with --out")
+            raise WriteError(
+                f"{out} is not empty and holds no comparison",
+                code="out-exists",
+                hint="choose a new directory with --out",
+            )
         return None
     if overwrite:
         _remove(out, found)
@@ -63,6 +67,7 @@ def open_state(out: Path, request: Mapping[str, Any], *, overwrite: bool) -> dic
         raise WriteError(
             f"{out} holds another comparison: its {key.replace('_', ' ')} is {_short(before.get(key))}, "
             f"not {_short(request[key])}",
+            code="out-exists",
             hint="--overwrite begins again, --out gives another directory",
         )
     return found

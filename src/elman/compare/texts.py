@@ -60,7 +60,7 @@ def refuse_same(train: Sequence[str], valid: str | None, test: str | None, print
     for name, others in (("DATA", train), ("--valid", [] if valid is None else [valid])):
         if any(prints.get(str(path)) == prints.get(test) for path in find_files(list(others)) if prints.get(test)):
             hint = "leave out --test: a part of the other text is kept for measuring"
-            raise UsageError(f"--test is the same text as {name}", hint=hint)
+            raise UsageError(f"--test is the same text as {name}", code="given-twice", hint=hint)
 
 
 def cut_text(
@@ -108,7 +108,7 @@ def _cut_into(sources: Sequence[str], folder: Path, shares: dict[str, float], *,
         ends = np.cumsum(np.concatenate(sizes)) if sizes else np.zeros(0, dtype=np.int64)
         if len(ends) < len(shares):
             what = f"{', '.join(sources)} has {len(ends)} lines, too few to hold some out"
-            raise DataError(what, hint="give --valid and --test")
+            raise DataError(what, code="empty-data", hint="give --valid and --test")
         starts = [0, *_boundaries(ends, list(shares.values()))]
         paths = {name: folder / f"{name}.txt" for name in shares}
         for path, (start, end) in zip(paths.values(), pairwise(starts), strict=True):

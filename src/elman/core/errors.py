@@ -25,11 +25,14 @@ class ElmanError(Exception):
     """A failure that the user can fix: printed as `error: what` and `hint: remedy`, never as a traceback."""
 
     exit_code = 1
+    code = "failed"  # the cause, a key of core.causes.CAUSES; where an error gives none, that of its class
 
-    def __init__(self, what: str, *, hint: str | None = None) -> None:
+    def __init__(self, what: str, *, code: str | None = None, hint: str | None = None) -> None:
         super().__init__(what)
         self.what = what
         self.hint = hint
+        if code is not None:
+            self.code = code
 
     def __str__(self) -> str:
         """What, and what to do, in the words of Python: what a traceback shows. The command line prints the two itself."""
@@ -40,34 +43,41 @@ class UsageError(ElmanError):
     """The command or call itself is wrong: an unknown key, a setting that cannot apply."""
 
     exit_code = 2
+    code = "wrong-usage"
 
 
 class DataError(ElmanError):
     """The input exists but is invalid: broken UTF-8, a malformed line, a corrupt model."""
 
     exit_code = 65
+    code = "bad-data"
 
 
 class MissingError(ElmanError):
     """The input does not exist, or cannot be read."""
 
     exit_code = 66
+    code = "cannot-read"
 
 
 class WriteError(ElmanError):
     """The output cannot be written: no space, no permission, a directory that already holds a model."""
 
     exit_code = 74
+    code = "cannot-write"
 
 
 class FullDiskError(WriteError):
     """There is no space left: whatever is written next will fail too."""
+
+    code = "disk-full"
 
 
 class BusyError(ElmanError):
     """Another process is writing there; trying again later may succeed."""
 
     exit_code = 75
+    code = "busy"
 
 
 def nearest(name: str, names: Iterable[str], *, cutoff: float = 0.5) -> str | None:
@@ -82,7 +92,7 @@ def no_such(kind: str, name: object, names: Iterable[str]) -> UsageError:
     names = list(names)
     close = nearest(str(name), names)
     hint = f"did you mean {close}?" if close else f"{kind}s: {', '.join(names)}"
-    return UsageError(f"there is no {kind} {name!r}", hint=hint)
+    return UsageError(f"there is no {kind} {name!r}", code="unknown-name", hint=hint)
 
 
 def in_python(text: str) -> str:

@@ -265,7 +265,9 @@ def _make_directory(directory: Path) -> list[Path]:
         path = path.parent
     with write_errors(directory):
         if not path.is_dir():
-            raise WriteError(f"{path} is a file, not a directory", hint="choose another directory with --out")
+            raise WriteError(
+                f"{path} is a file, not a directory", code="out-exists", hint="choose another directory with --out"
+            )
         directory.mkdir(parents=True, exist_ok=True)
     return missing
 
@@ -319,15 +321,18 @@ def check_vacant(directory: Path, *, overwrite: bool) -> None:
         raise WriteError(f"cannot write {directory}: {(error.strerror or str(error)).lower()}") from None
     if holds_model(directory):
         if not overwrite:
-            raise WriteError(f"{directory} holds a model already", hint="--overwrite replaces it")
+            raise WriteError(f"{directory} holds a model already", code="out-exists", hint="--overwrite replaces it")
         return
     if holds_run(directory):
         if not overwrite:
             raise WriteError(
                 f"{directory} holds an unfinished run",
+                code="out-exists",
                 hint=f"elman resume {directory} continues it, --overwrite starts again",
             )
         return
     # A writer killed before its first manifest leaves its lock file and some NAME.new.
     if any(name != LOCK and not (LOCK in names and name.endswith(NEW)) for name in names):
-        raise WriteError(f"{directory} is not empty and holds no model", hint="choose a new directory with --out")
+        raise WriteError(
+            f"{directory} is not empty and holds no model", code="out-exists", hint="choose a new directory with --out"
+        )

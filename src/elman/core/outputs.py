@@ -20,15 +20,19 @@ def check_output(path: Path, *, overwrite: bool) -> None:
     """Refuse a place where nothing may be written; to be asked before any work is done."""
     if str(path) == STDOUT:
         if sys.stdout is None:
-            raise WriteError("stdout is closed: there is nowhere to write to", hint="give the name of a file")
+            raise WriteError(
+                "stdout is closed: there is nowhere to write to", code="no-stdout", hint="give the name of a file"
+            )
         return
     for place in (path.parent.resolve() / path.name, path.resolve()):
         if _is_of_a_model(place):
-            raise WriteError(f"{path} is a file of the model in {place.parent}", hint="choose another name")
+            raise WriteError(
+                f"{path} is a file of the model in {place.parent}", code="out-exists", hint="choose another name"
+            )
     if path.is_dir():
-        raise WriteError(f"{path} is a directory", hint="give the name of a file")
+        raise WriteError(f"{path} is a directory", code="out-exists", hint="give the name of a file")
     if path.is_file() and not overwrite:
-        raise WriteError(f"{path} is there already", hint="--overwrite replaces it")
+        raise WriteError(f"{path} is there already", code="out-exists", hint="--overwrite replaces it")
     if not path.parent.is_dir():
         raise WriteError(f"cannot write {path}: there is no directory {path.parent}", hint="make it first")
 

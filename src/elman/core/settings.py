@@ -56,7 +56,7 @@ def make(record: type[C], settings: Mapping[str, Any], *, section: str) -> C:
             hint = f"did you mean {section}.{close}?" if close else None
             if not close:
                 hint = f"valid settings: {', '.join(f'{section}.{name}' for name in valid) or 'none'}"
-            raise UsageError(f"{section}.{key} is not a setting{family}", hint=hint)
+            raise UsageError(f"{section}.{key} is not a setting{family}", code="unknown-setting", hint=hint)
     try:
         return record.model_validate(dict(settings))
     except ValidationError as error:
@@ -67,16 +67,18 @@ def _refused(record: type[Config], error: ValidationError, section: str) -> Usag
     """What a record refused, in words: what does not fit together as its validators say it, else what can be set."""
     first = error.errors()[0]
     if not first["loc"]:
-        return UsageError(f"{section}: {first['msg'].removeprefix('Value error, ')}")
+        return UsageError(f"{section}: {first['msg'].removeprefix('Value error, ')}", code="bad-value")
     name, given = str(first["loc"][0]), first["input"]
     field = record.model_fields[name]
     if first["type"] == "value_error":
-        return UsageError(f"{section}.{name}: {first['msg'].removeprefix('Value error, ')} (got {given!r})")
+        return UsageError(
+            f"{section}.{name}: {first['msg'].removeprefix('Value error, ')} (got {given!r})", code="bad-value"
+        )
     close = nearest(str(given), choices(field))
     hint = f"did you mean {close}?" if close else None
     if not close and section in (*SECTIONS, "explain"):
         hint = f"elman settings {section}.{name} says what it is"
-    return UsageError(f"{section}.{name} is {describe_values(field)} (got {given!r})", hint=hint)
+    return UsageError(f"{section}.{name} is {describe_values(field)} (got {given!r})", code="bad-value", hint=hint)
 
 
 def parse_pairs(pairs: Iterable[str] | None) -> dict[str, str]:
@@ -85,7 +87,9 @@ def parse_pairs(pairs: Iterable[str] | None) -> dict[str, str]:
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals or "." not in key:
-            raise UsageError(f"--set {pair} is not of the form section.key=value", hint="for example model.order=5")
+            raise UsageError(
+                f"--set {pair} is not of the form section.key=value", code="bad-value", hint="for example model.order=5"
+            )
         settings[key] = value
     return settings
 
@@ -96,7 +100,9 @@ def sections_of(settings: Mapping[str, Any]) -> Sections:
     for name, value in settings.items():
         section, _, key = name.partition(".")
         if section not in sections or not key:
-            raise UsageError(f"{name!r} is not of the form section.key", hint=f"sections: {', '.join(sections)}")
+            raise UsageError(
+                f"{name!r} is not of the form section.key", code="bad-value", hint=f"sections: {', '.join(sections)}"
+            )
         sections[section][key] = value
     return sections
 
@@ -109,7 +115,7 @@ def merge_settings(
     for name, value in flags.items():
         section, _, key = name.partition(".")
         if value is not None and given[section].setdefault(key, value) != value:
-            raise UsageError(f"{name} is given twice: {value} and {given[section][key]}")
+            raise UsageError(f"{name} is given twice: {value} and {given[section][key]}", code="given-twice")
     base = read_recipe(Path(recipe)) if recipe is not None else {}
     return {section: {**base.get(section, {}), **values} for section, values in given.items()}
 
@@ -118,7 +124,9 @@ def refuse(sections: Mapping[str, Mapping[str, Any]], names: Sequence[str], what
     """Raise an error if anything is set in these sections."""
     for name in names:
         for key in sections[name]:
-            raise UsageError(f"{name}.{key} does not apply to {what}", hint=f"leave {name}.{key} out")
+            raise UsageError(
+                f"{name}.{key} does not apply to {what}", code="does-not-apply", hint=f"leave {name}.{key} out"
+            )
 
 
 def recipes() -> list[str]:
@@ -138,16 +146,20 @@ def read_recipe(path: Path) -> Sections:
         hint = f"did you mean {close}?" if close else f"a file, or one of {', '.join(recipes())}"
         raise MissingError(f"cannot read the recipe {path}: {error.strerror}", hint=hint) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from None
+        raise UsageError(f"{path} is not TOML: {error}", code="bad-recipe") from None
     except ValueError:  # Python's limit on digits, which speaks of Python
-        raise UsageError(f"{path} has a number with too many digits") from None
+        raise UsageError(f"{path} has a number with too many digits", code="bad-recipe") from None
     except RecursionError:
-        raise UsageError(f"{path} is nested too deeply") from None
+        raise UsageError(f"{path} is nested too deeply", code="bad-recipe") from None
     for section, values in tables.items():
         if section not in SECTIONS:
-            raise UsageError(f"{path}: there is no section [{section}]", hint=f"sections: {', '.join(SECTIONS)}")
+            raise UsageError(
+                f"{path}: there is no section [{section}]", code="bad-recipe", hint=f"sections: {', '.join(SECTIONS)}"
+            )
         if not isinstance(values, dict):
             raise UsageError(
-                f"{path}: {section} is outside a table", hint="put it under [data], [model], [train] or [count]"
+                f"{path}: {section} is outside a table",
+                code="bad-recipe",
+                hint="put it under [data], [model], [train] or [count]",
             )
     return tables

@@ -64,7 +64,7 @@ def read_tensors(path: Path, *, expected: Entry | None = None) -> dict[str, Arra
         with open_regular(path) as file:
             status = os.fstat(file.fileno())
             if status.st_size == 0:
-                raise DataError(f"{path} is empty", hint=_DAMAGED)
+                raise DataError(f"{path} is empty", code="damaged-model", hint=_DAMAGED)
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             if expected is not None and not verified.is_known(status, expected.sha256):
                 _check(path, view, expected)
@@ -79,7 +79,7 @@ def open_regular(path: Path) -> BinaryIO:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise DataError(f"{path} is not a regular file", hint=_DAMAGED)
+        raise DataError(f"{path} is not a regular file", code="damaged-model", hint=_DAMAGED)
     return os.fdopen(descriptor, "rb")
 
 
@@ -87,7 +87,9 @@ def _read_regular(path: Path, limit: int) -> bytes:
     """The bytes of a file that has no more than `limit`."""
     with open_regular(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > limit:
-            raise DataError(f"{path} has {size} bytes, where {limit} are expected at most", hint=_DAMAGED)
+            raise DataError(
+                f"{path} has {size} bytes, where {limit} are expected at most", code="damaged-model", hint=_DAMAGED
+            )
         return file.read()
 
 
@@ -143,7 +145,11 @@ class Stored:
 
     def _find(self, name: str) -> tuple[Path, Entry]:
         if name not in self.manifest.files:
-            raise DataError(f"{self.directory} has no {name}", hint="the model is incomplete; copy or train it again")
+            raise DataError(
+                f"{self.directory} has no {name}",
+                code="damaged-model",
+                hint="the model is incomplete; copy or train it again",
+            )
         return self.path(name), self.manifest.files[name]
 
 
@@ -179,10 +185,14 @@ def _edition(directory: Path) -> tuple[int, int] | None:
 def open_directory(directory: Path, *, verify: bool = True) -> Stored:
     """Open a model directory."""
     if not directory.is_dir():
-        raise MissingError(f"there is no model at {directory}", hint="give a directory made by `elman train`")
+        raise MissingError(
+            f"there is no model at {directory}", code="no-model", hint="give a directory made by `elman train`"
+        )
     if not (directory / MANIFEST).exists():
         raise MissingError(
-            f"{directory} holds no model: {MANIFEST} is missing", hint="give a directory made by `elman train`"
+            f"{directory} holds no model: {MANIFEST} is missing",
+            code="no-model",
+            hint="give a directory made by `elman train`",
         )
     return Stored(directory, read_manifest(directory), verify)
 
@@ -195,11 +205,14 @@ def read_manifest(directory: Path) -> Manifest:
     except OSError as error:
         raise _unreadable(path, error) from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is corrupt: {error}", hint="copy the model again from its source") from None
+        raise DataError(
+            f"{path} is corrupt: {error}", code="damaged-model", hint="copy the model again from its source"
+        ) from None
     version = raw.get("format_version") if isinstance(raw, dict) else None
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise DataError(
             f"{directory} has format {version} of a newer elman; this version reads up to {FORMAT_VERSION}",
+            code="other-version",
             hint="upgrade elman",
         )
     try:
@@ -207,14 +220,20 @@ def read_manifest(directory: Path) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise DataError(f"{path} is not a valid manifest: {place} {first['msg'].lower()}") from None
+        raise DataError(
+            f"{path} is not a valid manifest: {place} {first['msg'].lower()}", code="damaged-model"
+        ) from None
 
 
 def _check(path: Path, data: memoryview, expected: Entry) -> None:
     if len(data) != expected.size:
-        raise DataError(f"{path} has {len(data)} bytes, the manifest says {expected.size}", hint=_DAMAGED)
+        raise DataError(
+            f"{path} has {len(data)} bytes, the manifest says {expected.size}", code="damaged-model", hint=_DAMAGED
+        )
     if digest([data]) != expected.sha256:
-        raise DataError(f"{path} is corrupt: its SHA-256 does not match the manifest", hint=_DAMAGED)
+        raise DataError(
+            f"{path} is corrupt: its SHA-256 does not match the manifest", code="damaged-model", hint=_DAMAGED
+        )
 
 
 def _unreadable(path: Path, error: OSError) -> MissingError:

@@ -61,17 +61,24 @@ def parse_tensors(path: Path, view: memoryview) -> dict[str, Array]:
     reached = 0
     for name, place in sorted(places.items(), key=lambda item: item[1].start):
         if place.start != reached or place.end - place.start != place.dtype.itemsize * math.prod(place.shape):
-            raise DataError(f"{path} is corrupt: tensor {name!r} has the wrong offset or size")
+            raise DataError(f"{path} is corrupt: tensor {name!r} has the wrong offset or size", code="damaged-model")
         if begin + place.end > len(view):
-            raise DataError(f"{path} is truncated: {name!r} ends at byte {begin + place.end}, the file at {len(view)}")
+            raise DataError(
+                f"{path} is truncated: {name!r} ends at byte {begin + place.end}, the file at {len(view)}",
+                code="damaged-model",
+            )
         flat: Array = np.frombuffer(view[begin + place.start : begin + place.end], dtype=place.dtype)
         try:
             tensors[name] = flat.reshape(place.shape)
         except ValueError:  # empty, and one of its sides beyond what an array can have
-            raise DataError(f"{path} is corrupt: tensor {name!r} has shape {place.shape}") from None
+            raise DataError(
+                f"{path} is corrupt: tensor {name!r} has shape {place.shape}", code="damaged-model"
+            ) from None
         reached = place.end
     if begin + reached != len(view):
-        raise DataError(f"{path} is corrupt: {len(view) - begin - reached} bytes belong to no tensor")
+        raise DataError(
+            f"{path} is corrupt: {len(view) - begin - reached} bytes belong to no tensor", code="damaged-model"
+        )
     return tensors
 
 
@@ -82,18 +89,18 @@ def _check_with_safetensors(path: Path) -> None:
         with safe_open(str(path), framework="np"):
             pass
     except SafetensorError as error:
-        raise DataError(f"{path} is not a safetensors file: {error}") from None
+        raise DataError(f"{path} is not a safetensors file: {error}", code="damaged-model") from None
 
 
 def _parse_header(path: Path, view: memoryview) -> tuple[int, dict[str, _Place]]:
     """The offset of the first tensor, and the place of each relative to it."""
     length = int.from_bytes(view[:8], "little")
     if length > min(MAX_HEADER_BYTES, len(view) - 8):
-        raise DataError(f"{path} is corrupt: it claims a header of {length} bytes")
+        raise DataError(f"{path} is corrupt: it claims a header of {length} bytes", code="damaged-model")
     try:
         header = json.loads(bytes(view[8 : 8 + length]))
         if len(header) > MAX_TENSORS + 1:
-            raise DataError(f"{path} claims {len(header)} tensors; {MAX_TENSORS} is the limit")
+            raise DataError(f"{path} claims {len(header)} tensors; {MAX_TENSORS} is the limit", code="damaged-model")
         places = {}
         for name, entry in header.items():
             if name == "__metadata__":
@@ -101,10 +108,14 @@ def _parse_header(path: Path, view: memoryview) -> tuple[int, dict[str, _Place]]
             start, end = entry["data_offsets"]
             place = _Place(np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"]), start, end)
             if not all(isinstance(number, int) and number >= 0 for number in (*place.shape, start, end)):
-                raise DataError(f"{path} is corrupt: tensor {name!r} has shape {place.shape} at {start}:{end}")
+                raise DataError(
+                    f"{path} is corrupt: tensor {name!r} has shape {place.shape} at {start}:{end}", code="damaged-model"
+                )
             places[name] = place
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise DataError(f"{path} has a malformed header: {type(error).__name__} {error}") from None
+        raise DataError(
+            f"{path} has a malformed header: {type(error).__name__} {error}", code="damaged-model"
+        ) from None
     return 8 + length, places
 
 
@@ -115,14 +126,20 @@ def refuse_not_finite(name: str, array: Array, *, zeros: bool = False) -> None:
     highest = array.max()  # NaN if anything is
     if not highest < np.inf or not (zeros or array.min() > -np.inf):
         number = "NaN" if np.isnan(highest) else "infinity"
-        raise DataError(f"{name} has {number} in it: the model is damaged, or its training diverged", hint=DAMAGED)
+        raise DataError(
+            f"{name} has {number} in it: the model is damaged, or its training diverged",
+            code="damaged-model",
+            hint=DAMAGED,
+        )
 
 
 def require_table(tensors: Mapping[str, Array], name: str, kinds: str, rows: int | None = None) -> Array:
     """One array of a saved model, of one of these kinds of numbers and this length; an error where it is not so."""
     found = tensors.get(name)
     if found is None or found.dtype.kind not in kinds or found.ndim != 1 or (rows is not None and len(found) != rows):
-        raise DataError(f"the model's table {name} is missing or has the wrong type or size", hint=DAMAGED)
+        raise DataError(
+            f"the model's table {name} is missing or has the wrong type or size", code="damaged-model", hint=DAMAGED
+        )
     refuse_not_finite(f"the model's table {name}", found, zeros=True)
     return found
 

@@ -75,13 +75,13 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
                 yield file
     except OSError as error:
         if isinstance(error, gzip.BadGzipFile):
-            raise DataError(f"{path} is a corrupt gzip file: {error}", hint=DAMAGED) from None
+            raise DataError(f"{path} is a corrupt gzip file: {error}", code="broken-archive", hint=DAMAGED) from None
         raise MissingError(
             f"cannot read {path}: {(error.strerror or str(error)).lower()}",
             hint="is the name right, and may you read it?",
         ) from None
     except (EOFError, zlib.error) as error:
-        raise DataError(f"{path} is a corrupt gzip file: {error}", hint=DAMAGED) from None
+        raise DataError(f"{path} is a corrupt gzip file: {error}", code="broken-archive", hint=DAMAGED) from None
 
 
 def _read(lines: Lines) -> tuple[list[str], NgramModel]:
@@ -302,6 +302,7 @@ def write_arpa(
     if not isinstance(model, NgramModel):
         raise UsageError(
             "only back-off n-gram models can be exported as ARPA",
+            code="not-for-this-model",
             hint="train one: --model mkn, or kn, or ngram with witten-bell, absolute or interpolated smoothing",
         )
     if not model.reset_lines:
@@ -319,7 +320,7 @@ def write_arpa(
 def stream_refused() -> UsageError:
     """ARPA knows no streams."""
     what = "ARPA models read each line alone, but this model was trained on a stream"
-    return UsageError(what, hint="train with --reset-lines")
+    return UsageError(what, code="not-for-this-model", hint="train with --reset-lines")
 
 
 def arpa_symbols(tokens: Sequence[str]) -> list[str]:
@@ -328,6 +329,7 @@ def arpa_symbols(tokens: Sequence[str]) -> list[str]:
         if token.encode().split() != [token.encode()] or "\0" in token or token in (BOS, "<UNK>"):
             raise UsageError(
                 f"the token {token!r} cannot be written to an ARPA file",
+                code="not-for-this-model",
                 hint="export a model whose tokens have no whitespace",
             )
     symbols = [*tokens, BOS]

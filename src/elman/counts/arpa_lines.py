@@ -81,11 +81,13 @@ class Lines:
 
     def fail(self, what: str, *, hint: str = DAMAGED, line: int | None = None) -> NoReturn:
         """Refuse the file because of a line, by default the last one read."""
-        raise DataError(f"line {self.number if line is None else line} of {self._path} {what}", hint=hint)
+        raise DataError(
+            f"line {self.number if line is None else line} of {self._path} {what}", code="malformed-arpa", hint=hint
+        )
 
     def fail_at_end(self, expected: str) -> NoReturn:
         what = "is empty" if self.number == 0 else f"ends after line {self.number}"
-        raise DataError(f"{self._path} {what}, expected {expected}", hint=DAMAGED)
+        raise DataError(f"{self._path} {what}, expected {expected}", code="malformed-arpa", hint=DAMAGED)
 
 
 def parse_rows(lines: Lines, first: int, block: bytes, order: int, *, is_highest: bool) -> tuple[Chunks, Array, Array]:

@@ -223,7 +223,13 @@ def trie_from_tensors(tensors: Mapping[str, Array], *, order: int, vocab_size: i
     starts = [require_table(tensors, f"starts.{k}", "ui", len(words[k - 1]) + 1) for k in range(1, order)]
     for k, level in enumerate(starts, start=1):
         if int(level[0]) != 0 or int(level[-1]) != len(words[k]) or (level[1:] < level[:-1]).any():
-            raise DataError(f"the model's tables starts.{k} and words.{k + 1} are inconsistent", hint=DAMAGED)
+            raise DataError(
+                f"the model's tables starts.{k} and words.{k + 1} are inconsistent", code="damaged-model", hint=DAMAGED
+            )
         if int(words[k].max(initial=0)) > vocab_size:
-            raise DataError(f"the model's table words.{k + 1} has words that are not in its vocabulary", hint=DAMAGED)
+            raise DataError(
+                f"the model's table words.{k + 1} has words that are not in its vocabulary",
+                code="damaged-model",
+                hint=DAMAGED,
+            )
     return Trie(vocab_size, tuple(words), tuple(starts))

@@ -370,7 +370,9 @@ class SnmModel:
             contexts, words = require_table(tensors, f"{i}.contexts", "u"), require_table(tensors, f"{i}.words", "u")
             starts = require_table(tensors, f"{i}.starts", "u", len(contexts) + 1)
             if int(starts[0]) != 0 or int(starts[-1]) != len(words):
-                raise DataError(f"the model's tables {i}.starts and {i}.words are inconsistent", hint=DAMAGED)
+                raise DataError(
+                    f"the model's tables {i}.starts and {i}.words are inconsistent", code="damaged-model", hint=DAMAGED
+                )
             values = require_table(tensors, f"{i}.values", "f", len(words))
             sums = require_table(tensors, f"{i}.sums", "f", len(contexts))
             matrices.append(Matrix(Trie(vocab_size, (contexts, words), (starts,)), values, sums))

@@ -76,7 +76,9 @@ class SpellingModel:
         try:
             tensors: Mapping[str, Array] = load(read(FILE))
         except SafetensorError as error:
-            raise DataError(f"{FILE} of the model is no safetensors file: {error}", hint=DAMAGED) from None
+            raise DataError(
+                f"{FILE} of the model is no safetensors file: {error}", code="damaged-model", hint=DAMAGED
+            ) from None
         return cls(NgramModel.from_tensors(tensors, order=ORDER, vocab_size=VOCAB_SIZE, reset_lines=True))
 
 

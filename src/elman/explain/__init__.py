@@ -65,16 +65,20 @@ def explain(
             where = model.directory or "this"
             raise UsageError(
                 f"{where} holds a model that has no {name}",
+                code="not-for-this-model",
                 hint=f"it has {', '.join(model.kinds()) or 'nothing to show'}",
             )
     if len(models) > 1 and not chosen.compares:
-        raise UsageError(f"{name} explains one model at a time", hint="give one DIR")
+        raise UsageError(f"{name} explains one model at a time", code="does-not-apply", hint="give one DIR")
     if not texts and chosen.needs_text:
-        raise UsageError(f"{name} needs a text", hint="give one behind the model, in quotation marks")
+        raise UsageError(
+            f"{name} needs a text", code="missing-option", hint="give one behind the model, in quotation marks"
+        )
     characters = sum(len(text) for text in texts)
     if characters > MAX_CHARACTERS:
         raise UsageError(
             f"a text of {characters:,} characters is too long to look inside",
+            code="unsuitable-text",
             hint=f"give a part of it, at most {MAX_CHARACTERS:,} characters",
         )
     return chosen.explain(models, list(texts), make(chosen.options, options or {}, section="explain"))
@@ -83,5 +87,5 @@ def explain(
 def _usual(model: Explainable, texts: Sequence[str]) -> str:
     kinds = model.kinds(texts[0] if texts else "")
     if not kinds:
-        raise UsageError(f"{model.directory or 'this'} holds a model with nothing to show")
+        raise UsageError(f"{model.directory or 'this'} holds a model with nothing to show", code="not-for-this-model")
     return kinds[0]

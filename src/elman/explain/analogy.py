@@ -46,7 +46,11 @@ class Analogy(Kind[AnalogyOptions]):
             return _scores(all_words, Path(options.file))
         asked = [word for text in texts for word in text.split()]
         if len(asked) != 3:
-            raise UsageError(f"an analogy is of three words, not {len(asked)}", hint="man king woman asks for a queen")
+            raise UsageError(
+                f"an analogy is of three words, not {len(asked)}",
+                code="bad-value",
+                hint="man king woman asks for a queen",
+            )
         found: list[dict[str, Any]] = []
         for words in all_words:
             places = [words.require(word) for word in asked]
@@ -81,6 +85,7 @@ def _scores(all_words: Sequence[Words], path: Path) -> Explanation:
         if not total["known"]:
             raise DataError(
                 f"{words.name} does not know all four words of any question in {path}",
+                code="no-known-word",
                 hint="compare the case of their letters with that of its words",
             )
         found.append(
@@ -146,8 +151,10 @@ def read_questions(path: Path) -> list[Section]:
             found[-1][1].append((fields[0], fields[1], fields[2], fields[3]))
         elif fields:
             raise DataError(
-                f"line {number} of {path} has {len(fields)} words, expected 4", hint="a section begins with `: name`"
+                f"line {number} of {path} has {len(fields)} words, expected 4",
+                code="malformed-line",
+                hint="a section begins with `: name`",
             )
     if not any(questions for _, questions in found):
-        raise DataError(f"{path} has no questions", hint="four words a line: man king woman queen")
+        raise DataError(f"{path} has no questions", code="empty-data", hint="four words a line: man king woman queen")
     return found

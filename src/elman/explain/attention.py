@@ -34,7 +34,9 @@ class Attention(Kind[AttentionOptions]):
         found: list[AttentionMap] = models[0].attention_maps("\n".join(texts), options.target)
         if options.map is not None:
             if options.map > len(found):
-                raise UsageError(f"there is no map {options.map}", hint=f"they are counted from 1 to {len(found)}")
+                raise UsageError(
+                    f"there is no map {options.map}", code="bad-value", hint=f"they are counted from 1 to {len(found)}"
+                )
             found = found[options.map - 1 : options.map]
         cut = [_cut(one) for one in found]
         notes = [f"only {LONGEST} tokens of each side are drawn"] if cut[0] is not found[0] else []

@@ -61,15 +61,17 @@ class Cloze(Kind[ClozeOptions]):
             for name, filler in zip(names, fillers, strict=True):
                 if filler.sentence_log_probs is None:
                     what = f"{name} reads both sides of a gap"
-                    raise UsageError(what, hint="method=sentence is for left-to-right models")
+                    raise UsageError(what, code="does-not-apply", hint="method=sentence is for left-to-right models")
         if options.templates is not None and options.facts is None:
-            raise UsageError("templates are for facts", hint="give facts=FILE too")
+            raise UsageError("templates are for facts", code="does-not-apply", hint="give facts=FILE too")
         if options.facts is not None:
             if texts:
-                raise UsageError("there are a text and a file of facts", hint="give one of them")
+                raise UsageError(
+                    "there are a text and a file of facts", code="options-conflict", hint="give one of them"
+                )
             return _explain_facts(names, fillers, options)
         if not texts:
-            raise UsageError("cloze needs a text", hint="give one with a [MASK], or facts=FILE")
+            raise UsageError("cloze needs a text", code="missing-option", hint="give one with a [MASK], or facts=FILE")
         return _explain_texts(names, fillers, texts, options)
 
 
@@ -87,7 +89,9 @@ class _Common:
             words = [words_for_gap(filler.tokenizer, is_spaced=is_spaced) for filler in self._fillers]
             common = [word for word in words[0] if all(word in others for others in words[1:])]
             if not common:
-                raise DataError("the models have no word in common", hint="compare models with like units")
+                raise DataError(
+                    "the models have no word in common", code="models-differ", hint="compare models with like units"
+                )
             ids = [np.array([known[word] for word in common]) for known in words]
             self._found[is_spaced] = {word: place for place, word in enumerate(common)}, ids
         return self._found[is_spaced]
@@ -224,7 +228,9 @@ def _explain_facts(names: Sequence[str], fillers: Sequence[Filler], options: Clo
     facts, left_out = _askable(given, fillers, common, options)
     if not facts:
         what = f"nothing of {options.facts} can be asked: {_said(left_out)}"
-        raise DataError(what, hint="lower=true reads everything in lower case, for models of such text")
+        raise DataError(
+            what, code="no-known-word", hint="lower=true reads everything in lower case, for models of such text"
+        )
     rows: list[dict[str, Any]] = []
     for place, (name, filler) in enumerate(zip(names, fillers, strict=True)):
         ranks = _ranks(facts, filler, common, place, options)

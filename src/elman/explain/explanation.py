@@ -106,7 +106,9 @@ def check_path(path: Path, *, overwrite: bool) -> None:
     """Refuse a file that no explanation can be written into, before there is one."""
     if path.suffix not in pictures.FORMATS:
         raise UsageError(
-            f"cannot write an explanation into {path}", hint=f"its name ends in {', '.join(pictures.FORMATS)}"
+            f"cannot write an explanation into {path}",
+            code="bad-value",
+            hint=f"its name ends in {', '.join(pictures.FORMATS)}",
         )
     check_output(path, overwrite=overwrite)
 

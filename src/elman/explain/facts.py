@@ -45,7 +45,7 @@ def read_facts(path: Path, templates: Path | None = None) -> list[Fact]:
             sentence = form.replace("[X]", subject).replace("[Y]", MASK) if subject else ""
         facts.append(Fact(relation, answer, same_mask(sentence) if has_gap(sentence) else ""))
     if not facts:
-        raise DataError(f"{path} holds no facts", hint="an empty file")
+        raise DataError(f"{path} holds no facts", code="empty-data", hint="an empty file")
     return facts
 
 
@@ -99,12 +99,13 @@ def _json_rows(path: Path) -> Iterator[tuple[str, ...]]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"line {number} of {path} is not JSON: {error}") from None
+            raise DataError(f"line {number} of {path} is not JSON: {error}", code="malformed-line") from None
         keys = list(row) if isinstance(row, dict) else []
         if "obj_label" not in keys or not {"masked_sentences", "evidences", "sub_label"} & set(keys):
             names = ", ".join(keys) or "none"
             raise DataError(
                 f"line {number} of {path} has other keys than a fact: {names}",
+                code="malformed-line",
                 hint="it needs obj_label and masked_sentences, as LAMA's files have them",
             )
         sentences = row.get("masked_sentences") or [
@@ -125,7 +126,7 @@ def _read_templates(path: Path) -> dict[str, tuple[str, str]]:
         try:
             row = json.loads(line) if line.lstrip().startswith("{") else None
         except (ValueError, RecursionError) as error:
-            raise DataError(f"line {number} of {path} is not JSON: {error}") from None
+            raise DataError(f"line {number} of {path} is not JSON: {error}", code="malformed-line") from None
         keys = ("relation", "template", "label")
         cells = line.split("\t") if row is None else [str(row.get(key, "")) for key in keys]
         if len(cells) < 2 or "[Y]" not in cells[1]:
@@ -138,5 +139,6 @@ def _other_columns(path: Path, number: int, cells: Sequence[str], wanted: Sequen
     names = ", ".join(repr(cell[:40]) for cell in cells)
     return DataError(
         f"line {number} of {path} has other columns ({len(cells)}): {names}",
+        code="malformed-line",
         hint=f"its columns are {', '.join(wanted)}, with tabs between; or JSONL as LAMA has it",
     )

@@ -106,6 +106,7 @@ def read_features(path: Path, tokens: Sequence[str]) -> dict[str, Array]:
     else:
         raise DataError(
             f"{path} has {len(rows):,} rows below its names, but the text has {is_word.sum():,} tokens in {num_lines:,} lines",
+            code="misaligned",
             hint="give a row a token or a row a line; the tokens are those that --json lists",
         )
     return {name: rows[of_token, place] for place, name in enumerate(names)}
@@ -116,25 +117,29 @@ def _read_table(path: Path) -> tuple[list[str], Array]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise DataError(f"{path} is not UTF-8") from None
+        raise DataError(f"{path} is not UTF-8", code="bad-utf8") from None
     except OSError as error:
         raise MissingError(f"cannot read the features {path}: {error.strerror or error}") from None
     lines = text.splitlines()
     if not lines or not lines[0].strip():
-        raise DataError(f"{path} is empty", hint="its first row names the features")
+        raise DataError(f"{path} is empty", code="empty-data", hint="its first row names the features")
     rows = list(csv.reader(lines, delimiter="\t" if "\t" in lines[0] else ","))
     names, numbers = [name.strip() for name in rows[0]], []
     for number, row in enumerate(rows[1:], 2):
         if len(row) != len(names):
-            raise DataError(f"line {number} of {path} has {len(row)} columns, expected {len(names)}")
+            raise DataError(
+                f"line {number} of {path} has {len(row)} columns, expected {len(names)}", code="malformed-line"
+            )
         try:
             numbers.append([float(value) for value in row])
         except ValueError:
             raise DataError(
-                f"line {number} of {path} has something that is no number", hint="write categories as 0 and 1"
+                f"line {number} of {path} has something that is no number",
+                code="malformed-line",
+                hint="write categories as 0 and 1",
             ) from None
         if not all(map(math.isfinite, numbers[-1])):
-            raise DataError(f"line {number} of {path} has a number that is not finite")
+            raise DataError(f"line {number} of {path} has a number that is not finite", code="malformed-line")
     return names, np.array(numbers).reshape(len(numbers), len(names))
 
 

@@ -54,7 +54,9 @@ class WordMap(Kind[MapOptions]):
             chosen = list(range(min(options.words, len(words.names))))
         if len(chosen) < 3:
             raise UsageError(
-                f"{len(chosen)} words are no map", hint="give three or more that are known, or none at all"
+                f"{len(chosen)} words are no map",
+                code="bad-value",
+                hint="give three or more that are known, or none at all",
             )
         points, shares = principal_components(words.directions[chosen])
         names = [words.names[place] for place in chosen]

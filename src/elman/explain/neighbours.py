@@ -46,7 +46,9 @@ class Neighbours(Kind[NeighboursOptions]):
             return _similarities(all_words, Path(options.file))
         asked = words_in(texts, most=MAX_WORDS)
         if not asked:
-            raise UsageError("neighbours needs words", hint="give some behind the model, or file=F with pairs")
+            raise UsageError(
+                "neighbours needs words", code="missing-option", hint="give some behind the model, or file=F with pairs"
+            )
         found, notes = [], []
         for words in all_words:
             places = {word: words.find(word) for word in asked}
@@ -105,6 +107,7 @@ def _similarities(all_words: Sequence[Words], path: Path) -> Explanation:
         if len(places) < 2:
             raise DataError(
                 f"{words.name} knows the words of {len(places)} of the {len(pairs)} pairs in {path}",
+                code="no-known-word",
                 hint="two or more are needed: compare the case of their letters with that of its words",
             )
         first, second = (np.array([place[side] for place in places], dtype=np.int64) for side in (0, 1))
@@ -146,7 +149,9 @@ def read_pairs(path: Path) -> list[tuple[str, str, float]]:
             if not found and len(fields) > 2:  # the names of the columns
                 continue
             raise DataError(
-                f"line {number} of {path} is not two words and a number", hint="write them with tabs between"
+                f"line {number} of {path} is not two words and a number",
+                code="malformed-line",
+                hint="write them with tabs between",
             ) from None
     return found
 

@@ -157,7 +157,7 @@ def lines(name: str, *, longest: int, count: int, seed: int) -> Iterator[str]:
     """Sentences to train on. Short distances are more frequent, by the logarithm: they teach the long ones."""
     probe, rng = probe_named(name), np.random.default_rng(seed)
     if longest < probe.first:
-        raise UsageError(f"{name} begins at a distance of {probe.first} words, longer than {longest}")
+        raise UsageError(f"{name} begins at a distance of {probe.first} words, longer than {longest}", code="bad-value")
     for _ in range(count):
         distance = math.exp(rng.uniform(math.log(probe.first), math.log(longest + 1)))
         yield probe.item(min(int(distance), longest), rng).line

@@ -64,6 +64,7 @@ def _known(
     if not known:
         raise UsageError(
             f"no sentence of the probe is known to every model: {'; '.join(notes)}",
+            code="no-known-word",
             hint="train on such sentences: elman.explain.probes.lines writes them",
         )
     if len(known) < len(made):

@@ -76,15 +76,20 @@ class Reach(Kind[ReachOptions]):
         """A curve for each model."""
         if options.probe is not None:
             if texts:
-                raise UsageError("a probe has sentences of its own", hint="leave out the text, or probe=…")
+                raise UsageError(
+                    "a probe has sentences of its own", code="options-conflict", hint="leave out the text, or probe=…"
+                )
             rng = np.random.default_rng(options.seed)
             made = list(probes.items(options.probe, distances=options.distances, count=options.items, rng=rng))
             return probing.explain(models, options.probe, made, self.report)
         if not texts:
-            raise UsageError("reach needs a text", hint="give one behind the model, or --set probe=recall")
+            raise UsageError(
+                "reach needs a text", code="missing-option", hint="give one behind the model, or --set probe=recall"
+            )
         if options.context_size <= options.distances[-1]:
             raise UsageError(
                 f"context={options.context} does not reach beyond the largest distance, {options.distances[-1]}",
+                code="bad-value",
                 hint=f"give at least context={options.distances[-1] + 1}",
             )
         return self._of_text(models, "\n".join(texts), options)
@@ -129,6 +134,7 @@ class _Places:
         if not places:
             raise UsageError(
                 f"the text is too short: no token has more than {options.distances[0]} before it",
+                code="unsuitable-text",
                 hint="give a longer text, or smaller distances",
             )
         number = {one: i for i, one in enumerate(places)}

@@ -24,7 +24,7 @@ MAX_AT_ONCE = 2_000  # tokens of a text that cannot be cut: read from both sides
 def refuse_empty(tokens: Sequence[Any]) -> None:
     """Nothing can be read of a text without words."""
     if not tokens:
-        raise UsageError("there are no words in the text", hint="give a text with words")
+        raise UsageError("there are no words in the text", code="unsuitable-text", hint="give a text with words")
 
 
 def refuse_long(tokens: Sequence[Any] | Array) -> None:
@@ -32,6 +32,7 @@ def refuse_long(tokens: Sequence[Any] | Array) -> None:
     if len(tokens) > MAX_AT_ONCE:
         raise UsageError(
             f"a text of {len(tokens):,} tokens is too long: this model reads all of it at once",
+            code="unsuitable-text",
             hint=f"give at most {MAX_AT_ONCE:,} tokens",
         )
 

@@ -63,7 +63,11 @@ def read_recorded(reading: Reading, most: int) -> RecordedText:
         words = reading.words()
         traced, _ = reading.trace(words[: first + most] if reading.is_causal else words)
     if not traced.layers:
-        raise UsageError("this model has no layers between its words and its output", hint="model.layers=1 has one")
+        raise UsageError(
+            "this model has no layers between its words and its output",
+            code="not-for-this-model",
+            hint="model.layers=1 has one",
+        )
     unknown = sum(not one for one in known[:most])
     if unknown:
         notes.append(f"{unknown:,} of the tokens are unknown to the model")

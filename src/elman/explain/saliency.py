@@ -142,7 +142,9 @@ def _rows(reading: Reading, num_tokens: int, row: int | None) -> Array:
     if row is None:
         return np.arange(num_rows)
     if row > num_rows:
-        raise UsageError(f"there is no prediction {row}", hint=f"they are counted from 1 to {num_rows}")
+        raise UsageError(
+            f"there is no prediction {row}", code="bad-value", hint=f"they are counted from 1 to {num_rows}"
+        )
     return np.array([row - 1])
 
 

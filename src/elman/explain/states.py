@@ -65,7 +65,7 @@ class _Units:
         """The unit of this name."""
         if name not in self.names:
             ranges = ", ".join(f"{group}.1 to {group}.{size}" for group, size in self.groups)
-            raise UsageError(f"there is no unit {name}", hint=f"units are {ranges}")
+            raise UsageError(f"there is no unit {name}", code="bad-value", hint=f"units are {ranges}")
         return list(self.names).index(name)
 
 

@@ -41,13 +41,15 @@ class VectorFile:
             with np.load(self._path) as arrays:
                 words, vectors = [str(word) for word in arrays["words"]], np.asarray(arrays["vectors"])
         except KeyError:
-            raise DataError(f"{self._path} has no arrays words and vectors") from None
+            raise DataError(f"{self._path} has no arrays words and vectors", code="malformed-vectors") from None
         except (ValueError, EOFError) as error:
-            raise DataError(f"{self._path} is no .npz file of arrays: {error}") from None
+            raise DataError(f"{self._path} is no .npz file of arrays: {error}", code="malformed-vectors") from None
         except OSError as error:
             raise MissingError(f"cannot read the word vectors {self._path}: {error.strerror or error}") from None
         if vectors.ndim != 2 or len(words) != len(vectors) or not np.isfinite(vectors).all():
-            raise DataError(f"{self._path} has {len(words)} words and vectors of shape {vectors.shape}")
+            raise DataError(
+                f"{self._path} has {len(words)} words and vectors of shape {vectors.shape}", code="malformed-vectors"
+            )
         return words, vectors
 
 
@@ -84,7 +86,9 @@ class Words:
             close = nearest(word, self.names, cutoff=0.7)
             hint = f"did you mean {close}?" if close else f"its words begin with {', '.join(self.names[:5])}"
             word = shorten(word, LONGEST_TOKEN)
-            raise UsageError(f"{word!r} is not among the {len(self.names):,} words of {self.name}", hint=hint)
+            raise UsageError(
+                f"{word!r} is not among the {len(self.names):,} words of {self.name}", code="unknown-word", hint=hint
+            )
         return place
 
     def cosines(self, direction: Array) -> Array:
@@ -104,7 +108,7 @@ def words_of(model: Explainable) -> Words:
     """The words of a model or a vector file."""
     names, vectors = model.word_vectors()
     if not len(names) or not vectors.shape[1]:
-        raise UsageError(f"{name_of(model)} has no word vectors")
+        raise UsageError(f"{name_of(model)} has no word vectors", code="not-for-this-model")
     return Words(name_of(model), names, vectors)
 
 
@@ -112,7 +116,7 @@ def words_in(texts: Sequence[str], *, most: int) -> list[str]:
     """The words of texts, each once; no more of them than can be shown."""
     found = list(dict.fromkeys(word for text in texts for word in text.split()))
     if len(found) > most:
-        raise UsageError(f"{len(found):,} words are too many", hint=f"give at most {most:,}")
+        raise UsageError(f"{len(found):,} words are too many", code="bad-value", hint=f"give at most {most:,}")
     return found
 
 
@@ -128,6 +132,6 @@ def read_lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise DataError(f"{path} is not UTF-8") from None
+        raise DataError(f"{path} is not UTF-8", code="bad-utf8") from None
     except OSError as error:
         raise MissingError(f"cannot read {path}: {error.strerror or error}") from None

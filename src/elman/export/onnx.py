@@ -81,6 +81,7 @@ def _checked(net: NetGraphs, runner: Runner) -> float:
     raise ElmanError(
         f"the exported graphs differ from the model by {difference:.3g} over {STEPS:,} steps, more than {TOLERANCE:g};"
         " nothing was written",
+        code="export-differs",
         hint="update onnx, onnxscript and onnxruntime; if it stays, please report it with the model's config.json",
     )
 
@@ -91,7 +92,9 @@ def _refuse_missing() -> None:
             importlib.import_module(name)
         except ImportError:
             raise ElmanError(
-                f"--format onnx needs {name}, which is not installed", hint="pip install elman[export]"
+                f"--format onnx needs {name}, which is not installed",
+                code="missing-package",
+                hint="pip install elman[export]",
             ) from None
 
 
@@ -101,7 +104,7 @@ def _refuse_others(directory: Path) -> None:
         with contextlib.suppress(DataError):
             if FACTS in read_manifest(directory).files:
                 return
-        raise WriteError(f"{directory} holds a model", hint="choose another directory with --out")
+        raise WriteError(f"{directory} holds a model", code="out-exists", hint="choose another directory with --out")
 
 
 # -------------------------------------------------------------------------------------------------------------- graphs
@@ -128,7 +131,9 @@ def convert(graph: Graph) -> bytes:
         signal.raise_signal(signals.caught)
     proto = program.model_proto
     if proto.ByteSize() > MAX_BYTES:
-        raise UsageError(f"the graph {graph.name} is larger than 2 GB, which ONNX cannot have in one file")
+        raise UsageError(
+            f"the graph {graph.name} is larger than 2 GB, which ONNX cannot have in one file", code="not-for-this-model"
+        )
     _strip(proto)
     content: bytes = proto.SerializeToString(deterministic=True)
     return content

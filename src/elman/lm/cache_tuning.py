@@ -53,6 +53,7 @@ def net_place(config: NeuralCacheConfig, members: Sequence[Member]) -> int:
     if not nets:
         raise UsageError(
             "a neural cache needs a net among the members",
+            code="bad-mixture",
             hint="give the directory of a net (lstm, gru, …) itself, not of a mixture; a cache needs none",
         )
     return nets[0]

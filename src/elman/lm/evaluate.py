@@ -196,7 +196,7 @@ def evaluate_by(
             unit_nats.append(np.add.reduceat(nats_N, starts, dtype=np.float64))
             unit_tokens.append(np.diff(starts, append=len(nats_N)))
     if tally.tokens == 0:
-        raise DataError("nothing to score: the text is empty")
+        raise DataError("nothing to score: the text is empty", code="empty-data")
     interval = None
     if rng is not None and tally.impossible_tokens == 0:
         interval = bootstrap(np.concatenate(unit_nats), np.concatenate(unit_tokens), rng=rng)

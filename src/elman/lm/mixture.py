@@ -66,6 +66,7 @@ class Mixture:
         if len(sizes) != 1:
             raise UsageError(
                 f"models of {' and '.join(f'{size:,}' for size in sizes)} words cannot be mixed",
+                code="models-differ",
                 hint="a mixture needs one vocabulary: train its members on the same data",
             )
         self.members = tuple(members)
@@ -248,6 +249,7 @@ def net_at(place: int, members: Sequence[Member | NeuralCache]) -> Featured:
         nets = [str(i) for i, member in enumerate(members) if isinstance(member, Featured)]
         raise UsageError(
             f"a neural cache needs a net, and member {place} is not one",
+            code="bad-mixture",
             hint=f"members that are nets: {', '.join(nets)}" if nets else "give a net (lstm, gru, …) as a member",
         )
     return net

@@ -65,7 +65,7 @@ class NeuralCache:
 
     def __init__(self, config: NeuralCacheConfig, *, vocab_size: int) -> None:
         if config.theta is None or config.decay is None or config.net is None:
-            raise DataError("the neural cache was never tuned: theta, decay or net is missing")
+            raise DataError("the neural cache was never tuned: theta, decay or net is missing", code="damaged-model")
         self.config = config
         self.vocab_size = vocab_size
         self.net = config.net

@@ -144,6 +144,7 @@ def refuse_nan(log_probs: Array) -> Array:
     if np.isnan(log_probs).any():
         raise DataError(
             "the model's probabilities are not numbers (NaN): it is damaged, or its training diverged",
+            code="damaged-model",
             hint="copy the model again from where it came, or train it again with a lower train.learning_rate",
         )
     return log_probs

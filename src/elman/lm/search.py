@@ -282,6 +282,7 @@ class _Beam:
         if not results:
             raise UsageError(
                 f"no continuation of row {self.row} is possible: all tokens of non-zero probability are forbidden",
+                code="nothing-possible",
                 hint="forbid fewer tokens",
             )
         return results
@@ -292,18 +293,22 @@ def stop_set(stop: Stop, vocab_size: int) -> frozenset[int]:
     stops = frozenset([stop] if isinstance(stop, int | np.integer) else stop)
     foreign = [token for token in stops if not 0 <= token < vocab_size]
     if foreign:
-        raise UsageError(f"there is no token {min(foreign)} to stop at: the vocabulary has {vocab_size} tokens")
+        raise UsageError(
+            f"there is no token {min(foreign)} to stop at: the vocabulary has {vocab_size} tokens", code="unknown-word"
+        )
     return stops
 
 
 def _check_beam(*, width: int, max_tokens: int, length_penalty: float, n_best: int) -> None:
     if width < 1:
-        raise UsageError(f"beam width {width} is too small", hint="give at least 1")
+        raise UsageError(f"beam width {width} is too small", code="bad-value", hint="give at least 1")
     if max_tokens < 1:
-        raise UsageError(f"a maximum of {max_tokens} tokens is too small", hint="give at least 1")
+        raise UsageError(f"a maximum of {max_tokens} tokens is too small", code="bad-value", hint="give at least 1")
     if not 1 <= n_best <= width:
         raise UsageError(
-            f"a beam of width {width} cannot return the {n_best} best", hint=f"n-best must be 1 to {width}"
+            f"a beam of width {width} cannot return the {n_best} best",
+            code="bad-value",
+            hint=f"n-best must be 1 to {width}",
         )
     if not (np.isfinite(length_penalty) and length_penalty >= 0):
-        raise UsageError(f"length penalty {length_penalty} must be 0 or more", hint="0 for none")
+        raise UsageError(f"length penalty {length_penalty} must be 0 or more", code="bad-value", hint="0 for none")

@@ -25,11 +25,13 @@ class Shaping:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise UsageError(f"temperature {self.temperature} must be 0 or more", hint="0 is greedy")
+            raise UsageError(f"temperature {self.temperature} must be 0 or more", code="bad-value", hint="0 is greedy")
         if self.top_k is not None and self.top_k < 1:
-            raise UsageError(f"top-k {self.top_k} leaves no token", hint="give at least 1")
+            raise UsageError(f"top-k {self.top_k} leaves no token", code="bad-value", hint="give at least 1")
         if self.top_p is not None and not 0 <= self.top_p <= 1:
-            raise UsageError(f"top-p {self.top_p} is not a probability", hint="give a number between 0 and 1")
+            raise UsageError(
+                f"top-p {self.top_p} is not a probability", code="bad-value", hint="give a number between 0 and 1"
+            )
 
     @property
     def is_neutral(self) -> bool:
@@ -63,7 +65,9 @@ def without(log_probs: Array, ids: frozenset[int]) -> Array:
     vocab_size = log_probs.shape[1]
     foreign = [token for token in ids if not 0 <= token < vocab_size]
     if foreign:
-        raise UsageError(f"there is no token {min(foreign)} to forbid: the vocabulary has {vocab_size} tokens")
+        raise UsageError(
+            f"there is no token {min(foreign)} to forbid: the vocabulary has {vocab_size} tokens", code="unknown-word"
+        )
     if not ids:
         return log_probs
     log_probs = log_probs.copy()
@@ -140,5 +144,6 @@ def _check_possible(top: Array) -> None:
     if np.isneginf(top).any():
         raise UsageError(
             "no token is left to choose from: all tokens of non-zero probability are forbidden",
+            code="nothing-possible",
             hint="forbid fewer tokens",
         )

@@ -12,7 +12,7 @@ class StopTexts:
 
     def __init__(self, stops: Sequence[str]) -> None:
         if any(not stop for stop in stops):
-            raise UsageError("a stop text is empty", hint="give at least one character")
+            raise UsageError("a stop text is empty", code="bad-value", hint="give at least one character")
         self._stops = stops
         self._held = ""
         self.is_found = False

@@ -100,6 +100,7 @@ class AdaptiveHead(Head):
         if cutoffs and cutoffs[-1] >= vocab_size:
             raise UsageError(
                 f"model.cutoffs: rank {cutoffs[-1]} is outside the vocabulary of {vocab_size} words",
+                code="bad-value",
                 hint="leave model.cutoffs out to have them chosen, or use model.head=full",
             )
         self.features = features

@@ -59,6 +59,7 @@ class LimitedMemory(_Watched):
             raise UsageError(
                 f"a net of these sizes needs at least {_format_bytes(needed)} of memory to be trained; "
                 f"{_format_bytes(self._free)} are free",
+                code="too-little-memory",
                 hint="try a smaller one, like model.hidden=512, or leave its sizes to --budget",
             )
 
@@ -76,7 +77,9 @@ class BoundedBy(_Watched):
 
     def _check(self) -> None:
         if self._num_bytes > self._most_bytes or self._num_tensors > self._most_tensors:
-            raise DataError("the tensors do not fit the settings, which are those of a far larger net")
+            raise DataError(
+                "the tensors do not fit the settings, which are those of a far larger net", code="damaged-model"
+            )
 
 
 def _format_bytes(num_bytes: int) -> str:

@@ -30,6 +30,7 @@ class Attention(Module):
         if score in ("dot", "scaled") and query != memory:
             raise UsageError(
                 f"model.score={score} needs decoder and encoder states of one width; these have {query} and {memory}",
+                code="bad-value",
                 hint="model.score=bilinear takes any widths",
             )
         if score == "bilinear":

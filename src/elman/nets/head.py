@@ -81,7 +81,7 @@ class Head(Module):
             return math.exp(-self.log_temperature.item())
         except OverflowError:
             what = "the temperature of the softmax is out of range: the model is damaged, or its training diverged"
-            raise DataError(what) from None
+            raise DataError(what, code="damaged-model") from None
 
     def _scaled(self, logits: Tensor) -> Tensor:
         """Logits divided by the temperature; in an exported graph, where no tensor has a value yet, by a tensor."""

@@ -76,7 +76,9 @@ class SteppedLayer(Layer):
     def operator(self) -> Operator:
         """All steps as one operator, for an exported graph that reads texts of any length."""
         raise UsageError(
-            f"{type(self).__name__} is no operator of ONNX", hint="only steps of such a layer can be exported"
+            f"{type(self).__name__} is no operator of ONNX",
+            code="not-for-this-model",
+            hint="only steps of such a layer can be exported",
         )
 
     def _export(

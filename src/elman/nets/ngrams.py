@@ -120,6 +120,7 @@ def _check_memory(ngrams: int, what: str) -> None:
     if free is not None and needed > free:
         raise UsageError(
             f"{what} needs {needed / 1e9:,.1f} GB of memory in training; {free / 1e9:,.1f} GB are free",
+            code="too-little-memory",
             hint="set a smaller model.maxent_size (only the most frequent n-grams) or a smaller model.maxent",
         )
 

@@ -22,6 +22,7 @@ def choose_samples(vocab_size: int, wanted: int | None = None) -> int:
     if wanted is not None and wanted > vocab_size:
         raise UsageError(
             f"model.samples={wanted} exceeds the vocabulary ({vocab_size} words)",
+            code="bad-value",
             hint="use fewer samples, or model.head=full",
         )
     return wanted or min(vocab_size, max(MIN_SAMPLES, vocab_size // VOCAB_DIVISOR))

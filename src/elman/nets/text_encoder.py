@@ -115,6 +115,7 @@ def _width(config: TextEncoderConfig, vectors: Array | None) -> int:
     if config.embedding not in (None, width):
         raise UsageError(
             f"the word vectors have {width} dimensions, the settings ask for {config.embedding}",
+            code="bad-value",
             hint=f"leave model.embedding out, or set it to {width}",
         )
     return width

@@ -112,13 +112,16 @@ def load_tensors(net: Module, tensors: Mapping[str, Array]) -> None:
     expected = _saved_tensors(net)
     for name in sorted(expected.keys() ^ tensors.keys()):
         problem = "missing" if name in expected else "not part of this model"
-        raise DataError(f"the tensors do not match the settings: {name} is {problem}")
+        raise DataError(f"the tensors do not match the settings: {name} is {problem}", code="damaged-model")
     with torch.no_grad():
         for name, tensor in expected.items():
             array = tensors[name]
             if array.shape != tuple(tensor.shape):
                 shape = tuple(tensor.shape)
-                raise DataError(f"the tensors do not fit the settings: {name} has shape {array.shape}, not {shape}")
+                raise DataError(
+                    f"the tensors do not fit the settings: {name} has shape {array.shape}, not {shape}",
+                    code="damaged-model",
+                )
             # of what was not learned but counted, logarithms may be those of zero
             refuse_not_finite(f"the weight {name}", array, zeros=not isinstance(tensor, Parameter))
             tensor.copy_(torch.from_numpy(np.array(array)))  # a copy: the file may be mapped read-only
@@ -135,7 +138,7 @@ def embedding_of(tensors: Mapping[str, Array], family: str, *, within: str = "")
     """The embedding matrix among a model's tensors, (V, E). `within`: prefix of its name."""
     name = f"{within}embedding.weight"
     if name not in tensors or tensors[name].ndim != 2:
-        raise DataError(f"not the tensors of a {family} model: {name} is missing")
+        raise DataError(f"not the tensors of a {family} model: {name} is missing", code="damaged-model")
     return tensors[name]
 
 
@@ -147,6 +150,7 @@ def _embedding_width(config: NetConfig, vectors: Array | None) -> int:
     if wanted != width:
         raise UsageError(
             f"the word vectors have {width} dimensions, the settings ask for {wanted}",
+            code="bad-value",
             hint=f"leave model.embedding out, or set it to {width}",
         )
     return width

@@ -74,7 +74,11 @@ def _kaldi_rows(part: Path, data: ReadingConfig, scale: float) -> Iterator[Hypot
         _check_keys(words, acoustic, graph)
         name, _, rank = words.key.rpartition("-")
         if not (name and rank.isdigit()):
-            raise DataError(f"{words.place} has the key {words.key!r}", hint="Kaldi's keys end in a rank: utterance-1")
+            raise DataError(
+                f"{words.place} has the key {words.key!r}",
+                code="malformed-line",
+                hint="Kaldi's keys end in a rank: utterance-1",
+            )
         cost = scale * _cost(acoustic) + _cost(graph)
         yield Hypothesis(name, -cost, words.value, words.place, rest=words.key)
 
@@ -83,7 +87,11 @@ def _check_keys(*lines: Keyed | None) -> None:
     there = [line for line in lines if line is not None]
     if len(there) < len(lines) or len({line.key for line in there}) > 1:
         other = f"; {there[-1].place} has {there[-1].key!r}" if len(there) > 1 else ", and another file has ended"
-        raise DataError(f"{there[0].place} has the key {there[0].key!r}{other}", hint="all files have the same keys")
+        raise DataError(
+            f"{there[0].place} has the key {there[0].key!r}{other}",
+            code="malformed-line",
+            hint="all files have the same keys",
+        )
 
 
 def _cost(line: Keyed) -> float:
@@ -91,7 +99,9 @@ def _cost(line: Keyed) -> float:
     tensor = TENSOR.fullmatch(line.value)
     value = finite_number(tensor[1] if tensor else line.value)
     if value is None:
-        raise DataError(f"{line.place} has the score {line.value[:20]!r}", hint="a finite number is needed")
+        raise DataError(
+            f"{line.place} has the score {line.value[:20]!r}", code="malformed-line", hint="a finite number is needed"
+        )
     return value
 
 
@@ -108,7 +118,11 @@ def _espnet_rows(part: Path, data: ReadingConfig) -> Iterator[Hypothesis]:
                 waiting[rank] = next(streams[rank], None)
     left = next((row for row in waiting if row is not None), None)
     if left is not None:
-        raise DataError(f"{left.place} has {left.id!r}, which is not where 1best_recog has it", hint="sort all files")
+        raise DataError(
+            f"{left.place} has {left.id!r}, which is not where 1best_recog has it",
+            code="malformed-line",
+            hint="sort all files",
+        )
 
 
 def _espnet_rank(folder: Path, data: ReadingConfig) -> Iterator[Hypothesis]:

@@ -38,7 +38,7 @@ def read_rows(source: Source, data: ReadingConfig) -> Iterator[tuple[Layout, Hyp
 
 def _recognise(block: LineBlock, lines: Sequence[str]) -> tuple[Layout, Parse]:
     if block.has_records:
-        raise DataError(f"{block.source} has records, but n-best lists are lines", hint=HINT)
+        raise DataError(f"{block.source} has records, but n-best lists are lines", code="wrong-format", hint=HINT)
     shown = [line for line in lines if line.strip()][:LOOKED_AT_LINES]
     if all(line.count("|||") >= 3 for line in shown):
         return MOSES, _parse_moses

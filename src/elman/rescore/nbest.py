@@ -45,7 +45,9 @@ def read_lists(
             hypotheses = tuple(one._replace(score=-one.score) for one in hypotheses)
         if hash(name) in seen:
             hint = "the lines of a list stand together: sort -s -k1,1 puts them there"
-            raise DataError(f"{hypotheses[0].place} goes on with list {name!r}, which had ended", hint=hint)
+            raise DataError(
+                f"{hypotheses[0].place} goes on with list {name!r}, which had ended", code="malformed-line", hint=hint
+            )
         if len(seen) < MAX_REMEMBERED:
             seen.add(hash(name))
         yield NBest(name, hypotheses, layouts[0])
@@ -66,5 +68,5 @@ def read_references(source: Source, data: ReadingConfig) -> dict[str, str]:
                 hint = "a line is id TAB text, and an id has one text"
                 reader.drop(block, index, Fault(f"has another text for {name!r}", hint))
     if not found:
-        raise DataError(f"there are no references in {source}", hint="a line is id TAB text")
+        raise DataError(f"there are no references in {source}", code="empty-data", hint="a line is id TAB text")
     return found

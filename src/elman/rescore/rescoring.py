@@ -104,7 +104,7 @@ class Rescorer:
         if not rows:
             names = ", ".join(repr(name) for name in list(references)[:3])
             hint = f"the ids of references are those of lists; references begin with {names}"
-            raise DataError("none of the lists has a reference", hint=hint)
+            raise DataError("none of the lists has a reference", code="empty-data", hint=hint)
         widest = max(len(row[0]) for row in rows)
         scores, log_probs, words, errors = (
             np.stack([_filled(values, widest) for values in column]) for column in zip(*rows, strict=True)
@@ -143,7 +143,9 @@ class Rescorer:
         if found is not None:
             places = [one.place for nbest in batch for one in nbest.hypotheses]
             place = places[data.count(b"\n", 0, found.start(1))]
-            raise DataError(f"{place} contains {found[1].decode()}, which is reserved", hint="remove it")
+            raise DataError(
+                f"{place} contains {found[1].decode()}, which is reserved", code="reserved-symbol", hint="remove it"
+            )
 
 
 def hypotheses_at_once(lm: FreeModel[Any]) -> int:

@@ -162,7 +162,7 @@ class Worker:
                 rows, self._rows, self._state = self._rows, [], None
                 for row in rows:
                     row.fail(error)
-        closed = ElmanError("the server is shutting down")
+        closed = ElmanError("the server is shutting down", code="busy")
         waiting = [*self._parked, *(pair for pairs in self._joining.values() for pair in pairs)]
         for row in (*self._rows, *(row for row, _ in waiting)):
             row.fail(closed)

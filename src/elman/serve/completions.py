@@ -213,5 +213,5 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, ElmanError):
-        return ApiError(400, str(error).replace("\nhint: ", "; "))
+        return ApiError(400, str(error).replace("\nhint: ", "; "), code=error.code)
     return ApiError(500, "the model failed on this request")

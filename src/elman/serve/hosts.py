@@ -32,6 +32,7 @@ def check_options(options: ServeOptions) -> None:
     if not is_loopback(options.host) and options.api_key is None:
         raise UsageError(
             f"--host {options.host} can be reached from other machines, and there is no key",
+            code="bad-key",
             hint="--api-key-file F, with a key in the file; or leave out --host to serve this machine alone",
         )
 

@@ -103,7 +103,7 @@ def load_models(directories: Iterable[Path], *, max_rows: int, verify: bool = Tr
         same = sum(other == name or other.rpartition("-")[0] == name for other in loaded)
         loaded[f"{name}-{same + 1}" if name in loaded else name] = load(directory, verify=verify)
     if not loaded:
-        raise UsageError("there is no model to serve", hint="give a model directory")
+        raise UsageError("there is no model to serve", code="missing-option", hint="give a model directory")
     return replace(serve_models(loaded, max_rows=max_rows), comparisons=comparisons)
 
 

@@ -34,12 +34,18 @@ def listen(options: ServeOptions) -> tuple[socket.socket, ServeOptions]:
         family = socket.getaddrinfo(host, options.port, type=socket.SOCK_STREAM)[0][0]
         # Named as TCP, since only then asyncio sends small packets at once: answers came 40 ms late, with the client's ACK
         found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, options.port))
-        found.listen(BACKLOG)
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind((host, options.port))
+            found.listen(BACKLOG)
+        except BaseException:
+            found.close()
+            raise
     except (OSError, OverflowError) as error:
         what = f"cannot listen on {options.host} port {options.port}: {getattr(error, 'strerror', None) or error}"
-        raise ElmanError(what.lower(), hint="another --port, or --port 0 for any that is free") from None
+        raise ElmanError(
+            what.lower(), code="cannot-listen", hint="another --port, or --port 0 for any that is free"
+        ) from None
     return found, replace(options, port=found.getsockname()[1])
 
 

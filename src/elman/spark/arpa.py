@@ -107,7 +107,9 @@ class _Folder:
             name = status.getPath().getName()
             if name.startswith(("part-", "_new-")):
                 if not overwrite and name.startswith("part-"):
-                    raise WriteError(f"there are parts of a model in {self._folder}", hint="remove them first")
+                    raise WriteError(
+                        f"there are parts of a model in {self._folder}", code="out-exists", hint="remove them first"
+                    )
                 self._files.delete(status.getPath(), True)
 
     def write(self, name: str, text: str) -> None:

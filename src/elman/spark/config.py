@@ -41,7 +41,9 @@ class CountConfig(Config):
             key, equals, value = pair.partition("=")
             if not equals or not key.startswith("spark."):
                 raise UsageError(
-                    f"count.conf: {pair!r} is no setting of Spark", hint="for example spark.executor.memory=8g"
+                    f"count.conf: {pair!r} is no setting of Spark",
+                    code="bad-value",
+                    hint="for example spark.executor.memory=8g",
                 )
             found[key] = value
         return found

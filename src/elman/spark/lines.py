@@ -50,7 +50,7 @@ def open_lines(spark: Any, sources: Sources) -> Lines:
     keys = ("source", "path", "start")
     found = [tuple(row) for row in frame.select(*keys).distinct().collect()]
     if not found:
-        raise DataError("the input is empty", hint="it needs at least one line of text")
+        raise DataError("the input is empty", code="empty-data", hint="it needs at least one line of text")
     found.sort(key=lambda key: (key[0], PurePosixPath(unquote(key[1])), key[2]))
     numbers = spark.createDataFrame(
         [(*key, number) for number, key in enumerate(found)], "source int, path string, start long, block int"
@@ -69,13 +69,18 @@ def _open_one(spark: Any, uri: str, number: int) -> Any:
     if any(name.endswith(REFUSED) for name in plain):
         raise UsageError(
             f"the engine spark reads lines of text and Parquet, and {_shown(files[0])} is neither",
+            code="does-not-apply",
             hint="count.engine=local reads it; or write its texts to lines, or to Parquet with a column text",
         )
     place = (fn.col("_metadata.file_path").alias("path"), fn.col("_metadata.file_block_start").alias("start"))
     if any(name.endswith(".parquet") for name in plain):
         table = spark.read.option("recursiveFileLookup", "true").parquet(uri)
         if PARQUET_COLUMN not in table.columns:
-            raise DataError(f"{uri} has no column {PARQUET_COLUMN}", hint=f"its columns: {', '.join(table.columns)}")
+            raise DataError(
+                f"{uri} has no column {PARQUET_COLUMN}",
+                code="unknown-column",
+                hint=f"its columns: {', '.join(table.columns)}",
+            )
         value = fn.coalesce(fn.col(PARQUET_COLUMN), fn.lit(""))  # a text of several lines is several lines
         frame = table.select(*place, fn.explode(fn.split(value, "\n")).alias("value"))
     else:
@@ -91,6 +96,7 @@ def path_of(source: Any) -> str:
     if isinstance(source, MemorySource) or str(source) == STDIN:
         raise UsageError(
             f"the engine spark reads files, not {'stdin' if str(source) == STDIN else 'texts out of Python'}",
+            code="does-not-apply",
             hint="give the name of a file or folder",
         )
     name = str(source)
@@ -124,7 +130,11 @@ def choose_units(lines: Lines, data: DataConfig, notes: list[str]) -> str:
         notes.append(f"units: {guess.units}, because {guess.why} (--units chooses others)")
         units = guess.units
     if units not in UNITS:
-        raise UsageError(f"the engine spark does not count {units} units", hint=f"it counts {', '.join(UNITS)}")
+        raise UsageError(
+            f"the engine spark does not count {units} units",
+            code="does-not-apply",
+            hint=f"it counts {', '.join(UNITS)}",
+        )
     return units
 
 
@@ -172,7 +182,9 @@ def survey_lines(lines: Lines, data: DataConfig, units: str, *, head_tokens: int
     rows = lines.frame.mapInArrow(shipped(survey, reading=reading, head_tokens=head_tokens), SURVEY_SCHEMA).collect()
     found = {row.block: row for row in rows}
     if len(found) != len(rows) or len(found) != len(lines.places):
-        raise DataError("the input changed while it was read", hint="count again when nobody writes there")
+        raise DataError(
+            "the input changed while it was read", code="data-changed", hint="count again when nobody writes there"
+        )
     first_lines, read, num_lines, last_text = {}, dict[str, int](), 0, 0
     for block in range(len(lines.places)):
         row, (path, start) = found[block], lines.places[block]
@@ -183,7 +195,7 @@ def survey_lines(lines: Lines, data: DataConfig, units: str, *, head_tokens: int
         last_text = num_lines + row.last_text if row.last_text >= 0 else last_text
         num_lines += row.lines
     if not num_lines:
-        raise DataError("the input is empty", hint="it needs at least one line of text")
+        raise DataError("the input is empty", code="empty-data", hint="it needs at least one line of text")
     forms = set[Form]({"NFC", "NFD"}).intersection(*(row.forms.split() for row in rows))
     return Surveyed(
         lines,
@@ -201,6 +213,6 @@ def survey_lines(lines: Lines, data: DataConfig, units: str, *, head_tokens: int
 def fault_in(path: str, lines_before: int, row: Any, *, begins_file: bool) -> DataError:
     """The error of a bad line in a block, by its number in the file; or of the file as a whole."""
     if not row.fault_line:
-        return DataError(row.fault.replace("the text", path, 1), hint=row.hint or None)
+        return DataError(row.fault.replace("the text", path, 1), code=row.code, hint=row.hint or None)
     number = row.fault_line if begins_file else lines_before + row.fault_line - 1
-    return DataError(f"line {number} of {path} {row.fault}", hint=row.hint or None)
+    return DataError(f"line {number} of {path} {row.fault}", code=row.code, hint=row.hint or None)

@@ -19,7 +19,7 @@ from elman.text.settings import DataConfig
 
 SCHEMA = (
     "block int, chunk int, value string, lines long, tokens long, unknown long, empty long, "
-    "fault_line long, fault string, hint string"
+    "fault_line long, fault string, hint string, code string"
 )
 
 
@@ -84,7 +84,7 @@ def _require_vacant(spark: Any, output: str) -> None:
     """Refuse a place that is taken before any work is done."""
     path = spark._jvm.org.apache.hadoop.fs.Path(path_of(output))
     if path.getFileSystem(spark._jsc.hadoopConfiguration()).exists(path):
-        raise WriteError(f"{output} is there already", hint="choose another name, or remove it")
+        raise WriteError(f"{output} is there already", code="out-exists", hint="choose another name, or remove it")
 
 
 def _ship(spark: Any, model: Path) -> str:
@@ -136,7 +136,7 @@ class _Job:
         bad: set[int] = set()
         for block, lines in raw_blocks(batches, self.reading):
             chunk = chunks[block] = chunks.get(block, -1) + 1
-            written, fault = WrittenLines("", 0, 0, 0), (0, "", "")
+            written, fault = WrittenLines("", 0, 0, 0), (0, "", "", "")
             if block not in bad:
                 try:
                     written = write(reader, lines)

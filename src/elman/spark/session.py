@@ -74,7 +74,9 @@ def _adopt(running: Any, config: CountConfig) -> None:
     master = running.sparkContext.master
     if config.conf or config.master not in (None, master):
         raise UsageError(
-            f"a Spark is running here already, on {master}", hint="stop it, or leave count.master and count.conf out"
+            f"a Spark is running here already, on {master}",
+            code="spark-failed",
+            hint="stop it, or leave count.master and count.conf out",
         )
     for key, value in SETTINGS.items():
         if key.startswith("spark.sql."):
@@ -100,7 +102,9 @@ def _import_pyspark() -> Any:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise UsageError("the engine spark needs PySpark", hint="pip install 'elman[scale]'") from None
+        raise UsageError(
+            "the engine spark needs PySpark", code="missing-package", hint="pip install 'elman[scale]'"
+        ) from None
     return SparkSession
 
 
@@ -110,23 +114,29 @@ def _check_java() -> None:
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     hint = f"install Java {JAVA} (Debian: openjdk-{JAVA}-jre-headless), or set JAVA_HOME to where it is"
     if java is None or not Path(java).exists():
-        raise MissingError(f"Spark needs Java, and there is none{f' in {home}' if home else ''}", hint=hint)
+        raise MissingError(
+            f"Spark needs Java, and there is none{f' in {home}' if home else ''}", code="missing-package", hint=hint
+        )
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise MissingError(f"{java} does not run: {error}", hint=hint) from None
+        raise MissingError(f"{java} does not run: {error}", code="missing-package", hint=hint) from None
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     if found is None:
-        raise MissingError(f"{java} -version does not say which Java it is", hint=hint)
+        raise MissingError(f"{java} -version does not say which Java it is", code="missing-package", hint=hint)
     if int(found[1]) < JAVA:
-        raise UsageError(f"{java} is Java {found[1]}, and Spark 4 needs {JAVA} or newer", hint=hint)
+        raise UsageError(
+            f"{java} is Java {found[1]}, and Spark 4 needs {JAVA} or newer", code="missing-package", hint=hint
+        )
 
 
 def _check_master(master: str) -> None:
     """Refuse what is no master, and one of Spark's own whose door stays shut."""
     if not re.match(r"local($|\[)|local-cluster\[|spark://|yarn$|k8s://", master):
         raise UsageError(
-            f"count.master={master} is no master of Spark", hint="like local[2], spark://host:7077, yarn or k8s://…"
+            f"count.master={master} is no master of Spark",
+            code="bad-value",
+            hint="like local[2], spark://host:7077, yarn or k8s://…",
         )
     if not master.startswith("spark://"):
         return
@@ -140,6 +150,7 @@ def _check_master(master: str) -> None:
             problems.append(f"{one}: {error}")
     raise ElmanError(
         f"the master {master} does not answer ({'; '.join(problems)})",
+        code="spark-failed",
         hint="is it running there, and may this machine connect to it?",
     )
 
@@ -177,6 +188,7 @@ def _wait_for_executors(spark: Any, seconds: float, master: str) -> None:
         spark.sparkContext.cancelAllJobs()
         raise ElmanError(
             f"{master} has given no executor in {seconds:g} s",
+            code="spark-failed",
             hint="has it a free worker with that much memory and cores? count.wait waits longer",
         )
 
@@ -205,6 +217,7 @@ def _translation(error: Exception) -> ElmanError | None:
     if "No space left on device" in text:
         return WriteError(
             "Spark has no space left for what it shuffles",
+            code="disk-full",
             hint="free space, or give it another disk: --set count.conf=spark.local.dir=/large",
         )
     if found := re.search(r"Path does not exist: (.*?)(?:\. SQLSTATE|\n|$)", text):
@@ -212,17 +225,19 @@ def _translation(error: Exception) -> ElmanError | None:
     if "OutOfMemoryError" in text:
         return ElmanError(
             "an executor of Spark ran out of memory",
+            code="out-of-memory",
             hint="--set count.conf=spark.executor.memory=8g (spark.driver.memory with a local master), or more partitions:"
             " spark.sql.shuffle.partitions=1000",
         )
     if found := re.search(r"ElmanError: (.*?)(?:\n|$)", text):
-        return ElmanError(found[1])
+        return ElmanError(found[1], code="spark-failed")
     if found := re.search(r"ModuleNotFoundError: No module named '(\w+)", text):
         return ElmanError(
             f"the Python of the executors has no {found[1]}",
+            code="missing-package",
             hint="install elman[scale] there, or count.conf=spark.pyspark.python=/a/python/that/has/it",
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = re.findall(r"^(?:Caused by: (.*)|([A-Za-z_.]*(?:Error|Exception): .*))$", text, re.MULTILINE)
     what = "".join(causes[-1]) if causes else (lines or [type(error).__name__])[0]
-    return ElmanError(f"Spark failed: {what[:400]}", hint="ELMAN_DEBUG=1 shows all that it says")
+    return ElmanError(f"Spark failed: {what[:400]}", code="spark-failed", hint="ELMAN_DEBUG=1 shows all that it says")

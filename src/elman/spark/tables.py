@@ -85,7 +85,9 @@ def _starts(children: Array, expected: int) -> Array:
 
 def _inconsistent(what: str) -> ElmanError:
     return ElmanError(
-        f"Spark's tables do not fit together: {what}", hint="did the input change while it was read? count again"
+        f"Spark's tables do not fit together: {what}",
+        code="spark-failed",
+        hint="did the input change while it was read? count again",
     )
 
 

@@ -38,10 +38,10 @@ def learn_vocabulary(frame: Any, part: Part) -> Vocabulary:
         chosen = chosen.orderBy(fn.desc("n"), fn.asc("first"))
         rows = (chosen if everything else chosen.limit(data.max_words)).select("symbol", "n", "first").collect()
         if not types.take(1):
-            raise DataError("there is nothing to train on: every line is blank")
+            raise DataError("there is nothing to train on: every line is blank", code="empty-data")
         if not rows:
             what = f"the vocabulary is empty: no word is in the training text {data.min_count} times"
-            raise DataError(what, hint="--set data.min_count=1 keeps every word")
+            raise DataError(what, code="empty-data", hint="--set data.min_count=1 keeps every word")
         tokens = [UNK, EOS, *(row.symbol for row in rows)]
         tokenizer = Tokenizer(TokenizerSpec(units, tokens, data.separator, normalize=data.normalize))
         if units == "char" or marked:

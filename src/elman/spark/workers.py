@@ -72,6 +72,7 @@ class Reading:
         if self.version != __version__:
             raise ElmanError(
                 f"an executor has elman {__version__}, and elman {self.version} asks for the counts",
+                code="other-version",
                 hint="install the same version everywhere",
             )
 
@@ -130,11 +131,12 @@ class _Survey:
     fault_line: int = 0
     fault: str = ""
     hint: str = ""
+    code: str = ""
 
 
 SURVEY_SCHEMA = (
     "block int, raw_lines long, lines long, bytes long, last_text long, dropped long, head array<string>, "
-    "forms string, fault_line long, fault string, hint string"
+    "forms string, fault_line long, fault string, hint string, code string"
 )
 
 
@@ -153,7 +155,7 @@ def survey(batches: Batches, reading: Reading, *, head_tokens: int) -> Batches:
         try:
             lines = next(iter(without_reserved(reader, [reader.cleaned(raw)], reading.spec)), None)
         except (BadLineError, DataError) as error:
-            one.fault_line, one.fault, one.hint = fault_of(error)
+            one.fault_line, one.fault, one.hint, one.code = fault_of(error)
             continue
         one.dropped = reader.num_dropped
         if lines is None or not lines.data:
@@ -172,11 +174,11 @@ def survey(batches: Batches, reading: Reading, *, head_tokens: int) -> Batches:
         yield pa.RecordBatch.from_pylist(rows, schema=_survey_schema())
 
 
-def fault_of(error: BadLineError | DataError) -> tuple[int, str, str]:
-    """The number of the bad line (0: it is the file as a whole), what is wrong, and what to do."""
+def fault_of(error: BadLineError | DataError) -> tuple[int, str, str, str]:
+    """The number of the bad line (0: it is the file as a whole), what is wrong, what to do, and the code."""
     if isinstance(error, BadLineError):
-        return error.number, error.fault.what, error.fault.hint
-    return 0, error.what, error.hint or ""
+        return error.number, error.fault.what, error.fault.hint, error.fault.code
+    return 0, error.what, error.hint or "", error.code
 
 
 def _survey_schema() -> Any:

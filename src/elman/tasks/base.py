@@ -150,6 +150,7 @@ class TaskModel(Shown, Explained, Encodes, Exports, ABC, Generic[R]):
         """The model with 8-bit weights."""
         raise UsageError(
             f"a model of the task {self.record.task} cannot have 8-bit weights",
+            code="not-for-this-model",
             hint="language models with recurrent nets can",
         )
 
@@ -282,7 +283,9 @@ class NetTask(Task[R], Generic[R, A, H]):
         self.model_settings(request.settings["model"])
         unused = self.unused_train_keys() | (frozenset() if request.init else {"freeze"})
         for key in unused & request.settings["train"].keys():
-            raise UsageError(f"train.{key} does not apply to {self.name}", hint=f"leave train.{key} out")
+            raise UsageError(
+                f"train.{key} does not apply to {self.name}", code="does-not-apply", hint=f"leave train.{key} out"
+            )
 
     def new_record(
         self,

@@ -43,5 +43,9 @@ def load_model(directory: Path, *, verify: bool = True) -> TaskModel[Any]:
     """The model in a directory, whatever it is for."""
     name = store.task_of(directory, verify=verify)
     if name not in TASKS:
-        raise DataError(f"{directory} holds a model for {name!r}, which this version has not", hint="upgrade elman")
+        raise DataError(
+            f"{directory} holds a model for {name!r}, which this version has not",
+            code="other-version",
+            hint="upgrade elman",
+        )
     return find_task(name).load(directory, verify=verify)

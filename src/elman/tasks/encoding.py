@@ -43,7 +43,9 @@ class Encodes:
         end; of layers that read both ways, at either end. A text without tokens has zeros.
         """
         if pool is not None and pool not in get_args(Pooling):
-            raise UsageError(f"there is no pool {pool!r}", hint=f"pools: {', '.join(get_args(Pooling))}")
+            raise UsageError(
+                f"there is no pool {pool!r}", code="bad-value", hint=f"pools: {', '.join(get_args(Pooling))}"
+            )
         many = as_texts(texts)
         self.record.data.watch("\n".join(many))
         found = self._encode_rows([self._encode_row(text) for text in many], layer=layer, pool=pool)
@@ -82,18 +84,23 @@ class Encodes:
         except DataError as error:  # a reserved symbol
             if reading.skip_bad:
                 return "", self._encode_row("")
-            raise DataError(f"{line.place}: {error.what}", hint=f"{error.hint}; {SKIP_HINT}") from None
+            raise DataError(f"{line.place}: {error.what}", code=error.code, hint=f"{error.hint}; {SKIP_HINT}") from None
 
     def foundation(self) -> Foundation:
         """Its words and cells, for a net of another task to begin with; an error where it has none to give."""
         where = self.directory or "this"
-        raise UsageError(f"{where} holds a model for {self.record.task}, which is no foundation", hint=FOUNDATION_HINT)
+        raise UsageError(
+            f"{where} holds a model for {self.record.task}, which is no foundation",
+            code="not-for-this-model",
+            hint=FOUNDATION_HINT,
+        )
 
     def _encode_row(self, text: str) -> Array:
         """A text as ids, without an end."""
         where = self.directory or "this"
         raise UsageError(
             f"{where} holds a model for {self.record.task} that is no net: it has no vectors",
+            code="not-for-this-model",
             hint="nets have: elman train lm --model lstm, for one",
         )
 
@@ -220,7 +227,11 @@ def _choose(layers: Sequence[LayerVectors], layer: int | None, directory: Path |
     number = len(layers) - 1 if layer is None else layer
     if not 0 <= number < len(layers):
         where = directory or "this model"
-        raise UsageError(f"{where} has no layer {layer}", hint=f"layers: 0 (the words) to {len(layers) - 1}")
+        raise UsageError(
+            f"{where} has no layer {layer}", code="bad-value", hint=f"layers: 0 (the words) to {len(layers) - 1}"
+        )
     if not layers[number].values.shape[-1]:
-        raise UsageError(f"{directory or 'this model'} has no vectors: it is n-gram features alone")
+        raise UsageError(
+            f"{directory or 'this model'} has no vectors: it is n-gram features alone", code="not-for-this-model"
+        )
     return layers[number]

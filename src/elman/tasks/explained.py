@@ -40,20 +40,35 @@ class Explained:
 
     def reading(self, text: str) -> Reading:
         """A text as its net reads it, for those who look inside; an error where it has none to show."""
-        raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task}, which shows no reading")
+        raise UsageError(
+            f"{self.directory or 'this'} holds a model for {self.record.task}, which shows no reading",
+            code="not-for-this-model",
+        )
 
     def attention_maps(self, text: str, target: str | None = None) -> list[AttentionMap]:
         """Where it looked while it read a text, the most telling map first; an error where it has no attention."""
-        raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task} without attention")
+        raise UsageError(
+            f"{self.directory or 'this'} holds a model for {self.record.task} without attention",
+            code="not-for-this-model",
+        )
 
     def word_vectors(self) -> tuple[Sequence[str], Array]:
         """Its words, the most frequent first, and the vector of each, (V, E); an error where words have none."""
-        raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task} without word vectors")
+        raise UsageError(
+            f"{self.directory or 'this'} holds a model for {self.record.task} without word vectors",
+            code="not-for-this-model",
+        )
 
     def filler(self) -> Filler:
         """How it fills a gap in a text; an error where it fills none."""
-        raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task}, which fills no gaps")
+        raise UsageError(
+            f"{self.directory or 'this'} holds a model for {self.record.task}, which fills no gaps",
+            code="not-for-this-model",
+        )
 
     def language_model(self) -> Any:
         """The language model that it is or holds; an error where it is none."""
-        raise UsageError(f"{self.directory or 'this'} holds a model for {self.record.task}, not a language model")
+        raise UsageError(
+            f"{self.directory or 'this'} holds a model for {self.record.task}, not a language model",
+            code="not-for-this-model",
+        )

@@ -57,5 +57,6 @@ class Exports:
         """Its graphs, its vocabulary and an example; an error where it has none."""
         raise UsageError(
             f"{self.directory or 'this'} holds a model for {self.record.task}, which has no graphs to export",
+            code="not-for-this-model",
             hint="lm, masked, seq2seq, tag and classify have",
         )

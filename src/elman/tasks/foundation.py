@@ -143,7 +143,11 @@ def make_foundation(
     """What a recurrent model gives: of its layers those that plain ones can go on with."""
     config, name = model.record.model, str(model.directory or "the model")
     if config.family not in FAMILIES or not config.hidden or vectors is None:
-        raise UsageError(f"{name} holds a {config.family}, which has no cells to give", hint=FOUNDATION_HINT)
+        raise UsageError(
+            f"{name} holds a {config.family}, which has no cells to give",
+            code="not-for-this-model",
+            hint=FOUNDATION_HINT,
+        )
     usable = _usable_layers(config)
     return Foundation(
         name, tokenizer, config.family, config.hidden, vectors, onward[:usable], backward[:usable], reads_both

@@ -32,11 +32,16 @@ class FoundedTask(NetTask[R, A, H]):
         if self.foundation_units and units not in self.foundation_units:
             raise UsageError(
                 f"{base.name} reads {units} units, and the words of {self.name} are not its symbols",
+                code="base-mismatch",
                 hint=f"train one with --units {' or '.join(self.foundation_units)}",
             )
         given = request.settings
         if given["model"].get("vectors") is not None:
-            raise UsageError("model.vectors and --init both give words their vectors", hint="leave one of them out")
+            raise UsageError(
+                "model.vectors and --init both give words their vectors",
+                code="options-conflict",
+                hint="leave one of them out",
+            )
         model = settle("model", given["model"], self.settled_model(base, given["model"]), base)
         if "layers" not in model and len(base.onward) > 1 and base.reads_both == is_bidirectional(model):
             model["layers"] = len(base.onward)
@@ -88,6 +93,7 @@ def settle(section: str, given: Mapping[str, Any], settled: Mapping[str, Any], b
         if str(given.get(key, value)).lower() not in (str(value).lower(), "auto"):
             raise UsageError(
                 f"{section}.{key}={given[key]} does not fit {base.name}, where it is {value}",
+                code="base-mismatch",
                 hint="leave it out, or train without --init",
             )
     return {**given, **settled}

@@ -49,4 +49,4 @@ def refuse_options(task: str, options: PredictOptions | EvaluateOptions, *, take
     for one in dataclasses.fields(options):
         if one.name not in takes | EVERYWHERE and getattr(options, one.name) != one.default:
             flag = FLAGS.get(one.name, "--" + one.name.replace("_", "-"))
-            raise UsageError(f"{flag} does not apply to {task}", hint="leave it out")
+            raise UsageError(f"{flag} does not apply to {task}", code="does-not-apply", hint="leave it out")

@@ -224,7 +224,7 @@ def _stored_run(task: NetTask[Any, Any, Any], directory: Path, *, started: float
         train = TrainConfig.model_validate(asked["train"])
         seconds = asked["budget_seconds"]
     except (ValidationError, KeyError) as error:
-        raise DataError(f"{stored.folder / RUN} is damaged: {str(error).splitlines()[0]}") from None
+        raise DataError(f"{stored.folder / RUN} is damaged: {str(error).splitlines()[0]}", code="damaged-run") from None
     if stored.has(HELDOUT):
         rows = stored.heldout_rows()
     threads = threads or record.threads or choose_threads()
@@ -387,4 +387,6 @@ def choose_device(name: str | None, report: Report) -> Any:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError):
-        raise UsageError(f"there is no device {name!r} here", hint="cpu, or cuda where there is one") from None
+        raise UsageError(
+            f"there is no device {name!r} here", code="unknown-name", hint="cpu, or cuda where there is one"
+        ) from None

@@ -64,7 +64,7 @@ def find_run(directory: Path) -> Path | None:
         return directory / RUN_FOLDER
     if holds_model(directory):
         return None
-    raise UsageError(f"there is no run to go on with in {directory}", hint="elman train begins one")
+    raise UsageError(f"there is no run to go on with in {directory}", code="no-run", hint="elman train begins one")
 
 
 def tidy(directory: Path) -> None:
@@ -107,7 +107,7 @@ class RunFiles:
         """What was asked for."""
         content = self._parsed(RUN, self.read(RUN))
         if not isinstance(content, dict):
-            raise DataError(f"{self.folder / RUN} is damaged: it is not a JSON object")
+            raise DataError(f"{self.folder / RUN} is damaged: it is not a JSON object", code="damaged-run")
         return content
 
     def heldout_rows(self) -> list[Any]:
@@ -118,7 +118,7 @@ class RunFiles:
         try:
             return json.loads(text)
         except ValueError as error:
-            raise DataError(f"{self.folder / name} is damaged: {error}") from None
+            raise DataError(f"{self.folder / name} is damaged: {error}", code="damaged-run") from None
 
 
 @contextlib.contextmanager
@@ -127,9 +127,13 @@ def _damage() -> Iterator[None]:
     try:
         yield
     except (DataError, MissingError) as error:
-        raise DataError(error.what, hint="the run is damaged; begin it anew with --overwrite") from None
+        raise DataError(
+            error.what, code="damaged-run", hint="the run is damaged; begin it anew with --overwrite"
+        ) from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise DataError(
-            f"cannot read {error.filename}: {reason}", hint="the run is damaged; begin it anew with --overwrite"
+            f"cannot read {error.filename}: {reason}",
+            code="damaged-run",
+            hint="the run is damaged; begin it anew with --overwrite",
         ) from None

@@ -22,6 +22,7 @@ def refuse_strange(kind: str, strange: Sequence[str], total: int, data: Sources,
     other = "" if any(str(source) == STDIN for source in data) else _other_task(data, task)
     raise DataError(
         f"{len(strange):,} of {total:,} {kind} are none that this model knows ({examples})",
+        code="unknown-labels",
         hint=other or f"is this data for another task or model? {hint}",
     )
 

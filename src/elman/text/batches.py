@@ -89,7 +89,9 @@ def make_batches(
     if not reset_lines:
         return StreamBatches(ids, rows=rows, bptt=bptt, spread=spread, seed=seed)
     if spread:
-        raise UsageError("train.bptt_spread does not apply with --reset-lines: every line is read to its end")
+        raise UsageError(
+            "train.bptt_spread does not apply with --reset-lines: every line is read to its end", code="does-not-apply"
+        )
     return LineBatches(ids, tokens=rows * bptt, seed=seed)
 
 
@@ -158,7 +160,7 @@ class StreamBatches(Divided[Batch]):
 
     def __init__(self, ids: Array, *, rows: int, bptt: int, spread: float = 0.0, seed: int = 0) -> None:
         if len(ids) == 0:
-            raise DataError("there is nothing to train on: the corpus has no tokens")
+            raise DataError("there is nothing to train on: the corpus has no tokens", code="empty-data")
         self.bptt = min(bptt, len(ids))
         self.rows = max(1, min(rows, len(ids) // self.bptt))
         self.notes = _shrunk(len(ids), rows, bptt, self.rows, self.bptt)
@@ -246,7 +248,7 @@ class LineBatches(Divided[Batch]):
 
     def __init__(self, ids: Array, *, tokens: int, seed: int = 0, pool_tokens: int = POOL_TOKENS) -> None:
         if len(ids) == 0:
-            raise DataError("there is nothing to train on: the corpus has no tokens")
+            raise DataError("there is nothing to train on: the corpus has no tokens", code="empty-data")
         self.notes: tuple[str, ...] = ()
         if tokens > len(ids):
             self.notes = (f"the corpus has {len(ids)} tokens, less than one batch of {tokens}: one batch a pass",)

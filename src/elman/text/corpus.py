@@ -148,7 +148,7 @@ def learn(
     num_lines = num_training_lines(text.line_bytes, share)
     num_tokens = text.tokens_of(num_lines)
     if num_tokens == num_lines:
-        raise DataError("there is nothing to train on: every line is blank")
+        raise DataError("there is nothing to train on: every line is blank", code="empty-data")
     table, rare_words, unknown_words = None, [], {}
     if tokenizer is None:
         counts = text.count(num_tokens, len(recipe.tokens))
@@ -193,7 +193,9 @@ def _choose_units(reader: Reader, data: DataConfig, notes: list[str]) -> tuple[s
     separator, units = data.separator, data.units
     if separator is not None and (units not in ("auto", "space") or "\n" in separator):
         what = "contains a newline" if "\n" in separator else f"cannot be with {units} units"
-        raise UsageError(f"data.separator {what}", hint="it is what stands between symbols, for --units space")
+        raise UsageError(
+            f"data.separator {what}", code="bad-value", hint="it is what stands between symbols, for --units space"
+        )
     if units != "auto":
         return units, blocks
     looked_at: list[LineBlock] = []
@@ -222,7 +224,7 @@ def without_reserved(
         if found is None:
             return None
         hint = f"every line ends in {EOS} by itself and {BOS} is never scored: take them out, or {SKIP_HINT}"
-        return Fault(f"contains {found[1].decode()}, which is reserved", hint)
+        return Fault(f"contains {found[1].decode()}, which is reserved", hint, "reserved-symbol")
 
     for lines in blocks:
         text = normalize_bytes(lines.data, tokens.normalize)
@@ -246,7 +248,11 @@ def _number(
         ids = splitter.encode(normalize_bytes(lines, spec.normalize))  # bytes are counted as they stand in the text
         if memory_bytes is not None and len(ids) and int(ids.max()) * SYMBOL_BYTES > memory_bytes:
             what = f"the text has more than {memory_bytes // SYMBOL_BYTES:,} distinct words, too many for this memory"
-            raise DataError(what, hint="--units bpe:8000 has a fixed number of symbols; or give a larger --memory")
+            raise DataError(
+                what,
+                code="too-little-memory",
+                hint="--units bpe:8000 has a fixed number of symbols; or give a larger --memory",
+            )
         return ids
 
     if not spec.units.startswith("bpe:"):
@@ -271,7 +277,7 @@ def choose_symbols(counts: Array, units: str, *, min_count: int, max_words: int)
     chosen = choose_words(counts, min_count=min_count, max_words=max_words)
     if not len(chosen):
         what = f"the vocabulary is empty: no word is in the training text {min_count} times"
-        raise DataError(what, hint="--set data.min_count=1 keeps every word")
+        raise DataError(what, code="empty-data", hint="--set data.min_count=1 keeps every word")
     return chosen
 
 

@@ -72,7 +72,9 @@ def _guarded(rows: Iterator[list[str]], name: str) -> Iterator[list[str]]:
     try:
         yield from (row for row in rows if row)
     except csv.Error as error:
-        raise DataError(f"{name} is not CSV: {error}", hint="a quote that is never closed?") from None
+        raise DataError(
+            f"{name} is not CSV: {error}", code="wrong-format", hint="a quote that is never closed?"
+        ) from None
 
 
 def _as_record(names: list[str], row: list[str]) -> bytes:

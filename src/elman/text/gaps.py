@@ -44,7 +44,9 @@ def read_gaps(line: str, tokenizer: Tokenizer) -> Gapped:
     """The ids of a line with gaps."""
     parts = line.split(MASK)
     if len(parts) == 1:
-        raise UsageError(f"there is no {MASK} in {line[:60]!r}", hint=f"write {MASK} where a word is missing")
+        raise UsageError(
+            f"there is no {MASK} in {line[:60]!r}", code="unsuitable-text", hint=f"write {MASK} where a word is missing"
+        )
     pieces = [_encode(parts[0], tokenizer, is_first=True, is_last=False)]
     for place, part in enumerate(parts[1:], 2):
         pieces += [np.array([GAP]), _encode(part, tokenizer, is_first=False, is_last=place == len(parts))]

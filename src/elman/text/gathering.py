@@ -58,7 +58,7 @@ def gather(
             ids.append(encode(lines.data))
             line_bytes.append(line_sizes(lines.data))
         if not len(line_bytes):
-            raise DataError("the input is empty", hint="it needs at least one line of text")
+            raise DataError("the input is empty", code="empty-data", hint="it needs at least one line of text")
     except BaseException:
         ids.close()
         line_bytes.close()

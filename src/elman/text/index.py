@@ -96,9 +96,13 @@ class TextIndex:
             tensors = load(read(FILE))
             ids, places = tensors["ids"], tensors["places"]
         except (SafetensorError, KeyError) as error:
-            raise DataError(f"{FILE} of the model is damaged: {error}", hint=_DAMAGED) from None
+            raise DataError(f"{FILE} of the model is damaged: {error}", code="damaged-model", hint=_DAMAGED) from None
         if ids.ndim != 1 or not np.array_equal(np.sort(places), np.arange(len(ids))):  # after --no-verify
-            raise DataError(f"{FILE} of the model is damaged: it does not list every place of its text", hint=_DAMAGED)
+            raise DataError(
+                f"{FILE} of the model is damaged: it does not list every place of its text",
+                code="damaged-model",
+                hint=_DAMAGED,
+            )
         return cls(ids, places)
 
     def _first_like(self, wanted: bytes, *, behind: bool = False) -> int:

@@ -26,16 +26,20 @@ def as_texts(data: Any) -> list[str]:
     for index, item in enumerate(items):
         if not isinstance(item, str):
             where = f"it is number {index + 1} of {len(items):,}"
-            raise UsageError(f"a text is needed, not {item!r}", hint=f"{where}; give a text, or a list of texts")
+            raise UsageError(
+                f"a text is needed, not {item!r}", code="wrong-type", hint=f"{where}; give a text, or a list of texts"
+            )
     return items
 
 
 def rows_of(data: Any) -> Iterable[Any]:
     """What is iterable, but for data frames, of which Python gives the names of the columns."""
     if _is_frame(data):
-        raise UsageError("a data frame is no list of texts", hint="give one of its columns, like frame['text']")
+        raise UsageError(
+            "a data frame is no list of texts", code="wrong-type", hint="give one of its columns, like frame['text']"
+        )
     if isinstance(data, bytes) or not isinstance(data, Iterable):
-        raise UsageError(f"{type(data).__name__} is no text", hint="give a text, or a list of texts")
+        raise UsageError(f"{type(data).__name__} is no text", code="wrong-type", hint="give a text, or a list of texts")
     return data
 
 
@@ -56,9 +60,13 @@ def as_sources(data: Any) -> Sources:
         ]
     if isinstance(data, Mapping):
         hint = "give a list of records, or pandas.DataFrame(...) of the columns"
-        raise UsageError("one dictionary is no list of data", hint=hint)
+        raise UsageError("one dictionary is no list of data", code="wrong-type", hint=hint)
     if not isinstance(data, Iterable):
-        raise UsageError(f"{type(data).__name__} is no data to read", hint="give files, texts, rows or a data frame")
+        raise UsageError(
+            f"{type(data).__name__} is no data to read",
+            code="wrong-type",
+            hint="give files, texts, rows or a data frame",
+        )
     items = list(data)
     if all(isinstance(item, Path | MemorySource) for item in items):
         return items
@@ -68,7 +76,9 @@ def as_sources(data: Any) -> Sources:
         return [MemorySource(NAME, "".join("\t".join(map(_cell, row)) + "\n" for row in items).encode())]
     if not all(isinstance(item, str | Path) for item in items):
         kinds = ", ".join(sorted({type(item).__name__ for item in items}))
-        raise UsageError("a list of data is all strings, all rows or all records", hint=f"this one holds {kinds}")
+        raise UsageError(
+            "a list of data is all strings, all rows or all records", code="wrong-type", hint=f"this one holds {kinds}"
+        )
     return _files_or_texts(items)
 
 

@@ -126,7 +126,9 @@ def _open_stdin(*, any_bytes: bool, any_encoding: bool, header: bool | None, is_
     start = _peek(buffered, STDIN)
     for magic, what in ((b"PK\x03\x04", "a zip archive"), (b"PAR1", "Parquet")):
         if start.startswith(magic):
-            raise DataError(f"stdin is {what}, which cannot be read from a pipe", hint="give the file by its name")
+            raise DataError(
+                f"stdin is {what}, which cannot be read from a pipe", code="not-text", hint="give the file by its name"
+            )
     with _uncompressed(buffered, STDIN) as plain:
         text = _with_peek(plain)
         if not any_bytes:
@@ -183,7 +185,9 @@ def _open_zstandard(file: io.BufferedReader, name: str) -> IO[bytes]:
         import zstandard
     except ImportError:
         hint = f"pip install zstandard, or unpack it first: zstd -d {name}"
-        raise DataError(f"{name} is compressed by zstd, for which a package is missing", hint=hint) from None
+        raise DataError(
+            f"{name} is compressed by zstd, for which a package is missing", code="missing-package", hint=hint
+        ) from None
     return cast(IO[bytes], _Chunks(_zstandard_chunks(file, zstandard)))
 
 
@@ -233,10 +237,12 @@ def _open_zip(file: io.BufferedReader, name: str) -> Iterator[IO[bytes]]:
     with archive:
         members = [member for member in archive.namelist() if not member.endswith("/")]
         if any(member.startswith(("word/", "xl/", "ppt/")) for member in members):
-            raise DataError(f"{name} is an Office document, not text", hint="save it as plain text or CSV")
+            raise DataError(
+                f"{name} is an Office document, not text", code="not-text", hint="save it as plain text or CSV"
+            )
         if len(members) != 1:
             hint = "unpack it and give the files, or their directory"
-            raise DataError(f"{name} holds {len(members)} files, expected one", hint=hint)
+            raise DataError(f"{name} holds {len(members)} files, expected one", code="broken-archive", hint=hint)
         with archive.open(members[0]) as unpacked:
             yield unpacked
 
@@ -246,11 +252,15 @@ def parquet_as_lines(name: str) -> Iterator[bytes]:
     try:
         from pyarrow import ArrowInvalid, parquet
     except ImportError:
-        raise DataError(f"{name} is Parquet, for which a package is missing", hint="pip install pyarrow") from None
+        raise DataError(
+            f"{name} is Parquet, for which a package is missing", code="missing-package", hint="pip install pyarrow"
+        ) from None
     try:
         table = parquet.ParquetFile(name)
     except (ArrowInvalid, OSError) as error:
-        raise DataError(f"{name} is no whole Parquet file: {error}", hint="copy it again") from None
+        raise DataError(
+            f"{name} is no whole Parquet file: {error}", code="broken-archive", hint="copy it again"
+        ) from None
     for batch in table.iter_batches(batch_size=PARQUET_ROWS):
         for row in batch.to_pylist():
             yield json.dumps(row, ensure_ascii=False, default=str).encode() + b"\n"
@@ -261,10 +271,12 @@ def refuse_binary(start: bytes, name: str, *, any_encoding: bool) -> None:
     for marks, encoding in () if any_encoding else ((_UTF32, "UTF-32"), (_UTF16, "UTF-16")):
         if start.startswith(marks):
             hint = f"elman reads UTF-8: iconv -f {encoding} -t UTF-8 {name} > NEW"
-            raise DataError(f"{name} is {encoding}", hint=hint)
+            raise DataError(f"{name} is {encoding}", code="not-text", hint=hint)
     for magic, what in _MAGIC.items():
         if start.startswith(magic):
-            raise DataError(f"{name} is {what}, not text", hint="give a file of text, or turn it into one first")
+            raise DataError(
+                f"{name} is {what}, not text", code="not-text", hint="give a file of text, or turn it into one first"
+            )
 
 
 def unreadable(name: str, error: OSError | ValueError) -> MissingError:
@@ -277,4 +289,4 @@ def cut_short(name: str, error: Exception) -> DataError:
     """What a damaged compressed file is told as."""
     hint = "the file is cut short or damaged; copy it again"
     kind = "gzip" if name.endswith(".gz") or isinstance(error, gzip.BadGzipFile) else "compressed"
-    return DataError(f"{name} is not a whole {kind} file: {error}", hint=hint)
+    return DataError(f"{name} is not a whole {kind} file: {error}", code="broken-archive", hint=hint)

@@ -67,6 +67,7 @@ class Fault:
 
     what: str
     hint: str
+    code: str = "malformed-line"
 
 
 class Reader:
@@ -152,7 +153,9 @@ class Reader:
     def drop(self, lines: LineBlock, index: int, fault: Fault) -> None:
         """A bad line: counted if such are dropped, otherwise an error."""
         if not self._data.skip_bad:
-            raise DataError(f"line {lines.number(index)} of {lines.source} {fault.what}", hint=fault.hint)
+            raise DataError(
+                f"line {lines.number(index)} of {lines.source} {fault.what}", code=fault.code, hint=fault.hint
+            )
         self.num_dropped += 1
 
     def _without_marks(self, lines: LineBlock) -> LineBlock:
@@ -196,7 +199,7 @@ class Reader:
         try:
             text, has_tokens = record_text(record, separator=self._separator, replaces=self._data.errors == "replace")
         except DataError as error:
-            self.drop(lines, index, Fault(error.what, f"{error.hint}; {SKIP_HINT}"))
+            self.drop(lines, index, Fault(error.what, f"{error.hint}; {SKIP_HINT}", error.code))
             return None
         self.has_token_records |= has_tokens
         return text
@@ -290,7 +293,9 @@ def _guarded(read: Callable[[int], bytes], size: int, source: str) -> bytes:
 def _refuse_long_line(num_bytes: int, source: str, number: int) -> None:
     if num_bytes > MAX_LINE_BYTES:
         what = f"line {number} of {source} is longer than {MAX_LINE_BYTES >> 20} MB"
-        raise DataError(what, hint="a line is what stands before a newline; does the file have any?")
+        raise DataError(
+            what, code="line-too-long", hint="a line is what stands before a newline; does the file have any?"
+        )
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -312,7 +317,7 @@ def _utf8_fault(line: bytes) -> Fault | None:
         # 0x80 to 0x9f are control characters in Latin-1, quotes and dashes in the encoding that Windows calls by that name
         name, encoding = ("Windows-1252", "CP1252") if 0x80 <= byte < 0xA0 else ("Latin-1", "LATIN1")
         guess = f"if it is {name}: iconv -f {encoding} -t UTF-8 FILE > NEW"
-        return Fault(what, f"{guess}; --set data.errors=replace puts U+FFFD there, {SKIP_HINT}")
+        return Fault(what, f"{guess}; --set data.errors=replace puts U+FFFD there, {SKIP_HINT}", "bad-utf8")
     return None
 
 
@@ -338,4 +343,4 @@ def _order(start: bytes) -> str:
 
 
 def _not_utf8(what: str, encoding: str) -> DataError:
-    return DataError(what, hint=f"elman reads UTF-8: iconv -f {encoding} -t UTF-8 FILE > NEW")
+    return DataError(what, code="not-text", hint=f"elman reads UTF-8: iconv -f {encoding} -t UTF-8 FILE > NEW")

@@ -34,16 +34,20 @@ def record_text(record: bytes, *, separator: str | None, replaces: bool) -> tupl
     try:
         content: Any = json.loads(record.decode())
     except (ValueError, RecursionError) as error:
-        raise DataError("is not JSON", hint=parser_says(error)) from None
+        raise DataError("is not JSON", code="malformed-line", hint=parser_says(error)) from None
     if not isinstance(content, dict) or not content.keys() & {"text", "tokens"}:
-        raise DataError("has neither `text` nor `tokens`", hint=_TEXT_HINT)
+        raise DataError("has neither `text` nor `tokens`", code="malformed-line", hint=_TEXT_HINT)
     has_tokens = "text" not in content
     text = _join(content["tokens"], separator) if has_tokens else content["text"]
     if not isinstance(text, str):
-        raise DataError("has a `text` that is not a string", hint=_TEXT_HINT)
+        raise DataError("has a `text` that is not a string", code="malformed-line", hint=_TEXT_HINT)
     if _SURROGATES.search(text):
         if not replaces:
-            raise DataError("has half a character (a lone surrogate)", hint="--set data.errors=replace puts U+FFFD")
+            raise DataError(
+                "has half a character (a lone surrogate)",
+                code="malformed-line",
+                hint="--set data.errors=replace puts U+FFFD",
+            )
         text = _SURROGATES.sub("\ufffd", text)
     text = text.removesuffix("\n").replace("\r\n", "\n").removesuffix("\r")
     return text, has_tokens
@@ -51,10 +55,16 @@ def record_text(record: bytes, *, separator: str | None, replaces: bool) -> tupl
 
 def _join(tokens: Any, separator: str | None) -> str:
     if not (isinstance(tokens, list) and all(isinstance(token, str) and token for token in tokens)):
-        raise DataError("has `tokens` that are not strings", hint=_TEXT_HINT)
+        raise DataError("has `tokens` that are not strings", code="malformed-line", hint=_TEXT_HINT)
     for token in tokens:
         if separator is None and _WHITESPACE.search(token):
-            raise DataError(f"has the token {token!r} with a space in it", hint="--set data.separator=STRING")
+            raise DataError(
+                f"has the token {token!r} with a space in it", code="malformed-line", hint="--set data.separator=STRING"
+            )
         if separator is not None and (separator in token or "\n" in token):
-            raise DataError(f"has the token {token!r} with a separator in it", hint="choose another data.separator")
+            raise DataError(
+                f"has the token {token!r} with a separator in it",
+                code="malformed-line",
+                hint="choose another data.separator",
+            )
     return (separator or " ").join(tokens)

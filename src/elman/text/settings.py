@@ -70,7 +70,7 @@ class ReadingConfig(Config):
             "skip": {"errors": "strict", "skip_bad": True},
         }
         if errors not in changes:
-            raise UsageError(f"errors is {errors!r}", hint="one of stop, replace, skip")
+            raise UsageError(f"errors is {errors!r}", code="bad-value", hint="one of stop, replace, skip")
         return self.model_copy(update=changes[errors])
 
 

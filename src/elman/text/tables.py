@@ -268,6 +268,7 @@ def _numbers(columns: Sequence[int | str], names: Sequence[str], file: str) -> t
         if column not in names:
             raise DataError(
                 f"{file} has no column {column!r}: its first row is {', '.join(map(repr, names[:10]))}",
+                code="unknown-column",
                 hint="data.source and data.target take names of the first row, or numbers from 1",
             )
         found.append(names.index(column) + 1)
@@ -280,7 +281,9 @@ def _record_parser(block: LineBlock, first: str, sides: Sides) -> Format:
     keys = [] if isinstance(record, Fault) else list(record)
     if any(isinstance(column, int) for column in (*sides.source, *sides.target)) and block.kind == "records":
         raise DataError(
-            f"{block.source} is JSONL, whose columns have no numbers", hint=f"use its keys: {', '.join(keys[:10])}"
+            f"{block.source} is JSONL, whose columns have no numbers",
+            code="unknown-column",
+            hint=f"use its keys: {', '.join(keys[:10])}",
         )
     source, target = (
         tuple(keys[column - 1] if isinstance(column, int) and column <= len(keys) else str(column) for column in side)
@@ -297,6 +300,7 @@ def _record_parser(block: LineBlock, first: str, sides: Sides) -> Format:
             missing = sides.source_names[0] if not source else sides.target_names[0]
             raise DataError(
                 f"line 1 of {block.source} has no `{missing}`: its keys are {', '.join(keys[:10])}",
+                code="unknown-column",
                 hint=f"{sides.hint}; data.source=KEY data.target=KEY says which they are",
             )
         if (source[0], *target) != (sides.source_names[0], *sides.target_names[: len(target)]):
@@ -367,6 +371,7 @@ def read_aligned(sources: Sources, targets: Sources, data: ReadingConfig, found:
             counts[longer] += 1 + sum(1 for _ in rows)
             raise DataError(
                 f"the sources have {counts[0]:,} lines and the targets {counts[1]:,}",
+                code="misaligned",
                 hint="line n of the one is the translation of line n of the other",
             )
         (lines, index, text), (_, _, other) = source, target
@@ -393,7 +398,7 @@ def _decoded(source: bytes, target: bytes, data: ReadingConfig) -> Row | Fault:
             texts.append(side.decode(errors=data.errors))
         except UnicodeDecodeError as error:
             hint = f"--set data.errors=replace puts U+FFFD there, {SKIP_HINT}"
-            return Fault(f"has a {name} that is not UTF-8 at byte {error.start + 1}", hint)
+            return Fault(f"has a {name} that is not UTF-8 at byte {error.start + 1}", hint, "bad-utf8")
         if b"\0" in side:
             return Fault(f"has a NUL in its {name}", f"is this a text? {SKIP_HINT}")
     return checked(texts[0], texts[1])

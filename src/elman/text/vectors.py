@@ -51,6 +51,7 @@ def read_vectors(path: Path, words: Sequence[str], *, folds_case: bool = False) 
     if found == 0:
         raise DataError(
             f"{path} has no vector for any of the {len(words)} words of the vocabulary",
+            code="no-known-word",
             hint="compare its first words with those of your text: case and units have to agree",
         )
     return Vectors(matrix, found)
@@ -64,7 +65,7 @@ def read_all_vectors(path: Path) -> tuple[list[str], Array]:
         if word not in vectors:
             vectors[word] = _numbers(path, row.number, row.rest.split(b" "))
     if not vectors:
-        raise DataError(f"{path} has no words")
+        raise DataError(f"{path} has no words", code="malformed-vectors")
     return list(vectors), np.stack(list(vectors.values()))
 
 
@@ -96,6 +97,7 @@ def _rows(path: Path) -> Iterator[_Row]:
                     continue
                 raise DataError(
                     f"line {number} of {path} has {spaces} numbers, expected {width}",
+                    code="malformed-vectors",
                     hint="each line is a word and its numbers, with single spaces between",
                 )
             # Words with spaces in them (GloVe has some) are told by counting from the right, which is slow.
@@ -113,6 +115,7 @@ def _first_line(path: Path, line: bytes) -> tuple[int, bool]:
     if not 1 <= width <= 100_000:
         raise DataError(
             f"{path} does not hold word vectors: its first line has {width} numbers",
+            code="malformed-vectors",
             hint="word2vec and GloVe text files are read, not binary ones",
         )
     return width, is_header
@@ -123,9 +126,11 @@ def _numbers(path: Path, number: int, fields: list[bytes]) -> Array:
         with np.errstate(over="ignore"):
             numbers = np.array(fields, dtype=np.float32)
     except ValueError:
-        raise DataError(f"line {number} of {path} has something that is no number after the word") from None
+        raise DataError(
+            f"line {number} of {path} has something that is no number after the word", code="malformed-vectors"
+        ) from None
     if not np.isfinite(numbers).all():
-        raise DataError(f"line {number} of {path} has a number that is not finite")
+        raise DataError(f"line {number} of {path} has a number that is not finite", code="malformed-vectors")
     return numbers
 
 
@@ -137,6 +142,6 @@ def _open(path: Path) -> Iterator[BinaryIO]:
         with gzip.open(path) if is_gzip else path.open("rb") as file:
             yield cast(BinaryIO, file)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path} is a broken gzip file: {error}") from None
+        raise DataError(f"{path} is a broken gzip file: {error}", code="broken-archive") from None
     except OSError as error:
         raise MissingError(f"cannot read the word vectors {path}: {error.strerror or error}") from None

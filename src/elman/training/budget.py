@@ -26,10 +26,12 @@ def parse_duration(text: str | float) -> float:
     text = str(text)
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text)
     if not parts or not re.fullmatch(r"(\s*\d+(\.\d+)?\s*[smhd]?)+\s*", text):
-        raise UsageError(f"{text!r} is no duration", hint="write it like 90s, 10m or 1h30m")
+        raise UsageError(f"{text!r} is no duration", code="bad-value", hint="write it like 90s, 10m or 1h30m")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if seconds <= 0:
-        raise UsageError(f"a budget of {text} is no time at all", hint="write it like 90s, 10m or 1h30m")
+        raise UsageError(
+            f"a budget of {text} is no time at all", code="bad-value", hint="write it like 90s, 10m or 1h30m"
+        )
     return seconds
 
 
@@ -121,5 +123,6 @@ def check_feasible(budget: Budget, reserve: Reserve, *, now: float, step_seconds
         f"a budget of {format_duration(budget.seconds)} is too short: starting took "
         f"{format_duration(budget.spent(now))}, a step takes {format_duration(step_seconds)}, "
         f"and the end {format_duration(reserve.total(budget))}",
+        code="budget-too-short",
         hint=f"give at least {format_duration(1.2 * needed + 1)}, or a smaller model",
     )

@@ -74,12 +74,14 @@ def newest_checkpoint(directory: Path) -> Checkpoint | None:
         if state.get("version") != FORMAT_VERSION:
             raise DataError(
                 f"{path} was written by another version of elman",
+                code="other-version",
                 hint=f"go on with that version, or remove {directory / RUN_FOLDER} to start anew",
             )
         return Checkpoint(state, tensors, path, int(path.name.removeprefix(STEP)), tuple(notes))
     if found:
         raise DataError(
             f"no checkpoint in {directory / RUN_FOLDER} is intact: {notes[0]}",
+            code="damaged-run",
             hint=f"remove {directory / RUN_FOLDER} to start anew",
         )
     return None
@@ -124,9 +126,9 @@ def _read(path: Path) -> tuple[dict[str, Any], Mapping[str, Array]]:
     try:
         state = json.loads(stored.read(STATE))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path / STATE} is corrupt: {error}") from None
+        raise DataError(f"{path / STATE} is corrupt: {error}", code="damaged-run") from None
     if not isinstance(state, dict):
-        raise DataError(f"{path / STATE} is corrupt")
+        raise DataError(f"{path / STATE} is corrupt", code="damaged-run")
     return state, stored.tensors(TENSORS)
 
 

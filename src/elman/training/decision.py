@@ -70,5 +70,7 @@ def require_an_end(*, has_end: bool, has_validation: bool) -> None:
     """Refuse a run that nothing would ever end."""
     if not has_end and not has_validation:
         raise UsageError(
-            "without validation text there is no telling when to stop", hint="give --budget, --epochs or --valid"
+            "without validation text there is no telling when to stop",
+            code="missing-option",
+            hint="give --budget, --epochs or --valid",
         )

@@ -264,7 +264,12 @@ class Processes(World):
         """Tell the others why this process fails, and wait a moment until they know."""
         known = error if isinstance(error, ElmanError) else None
         what = known.what if known else f"{type(error).__name__}: {error}"
-        about = {"what": what, "hint": known.hint if known else None, "code": known.exit_code if known else 1}
+        about = {
+            "what": what,
+            "hint": known.hint if known else None,
+            "code": known.code if known else "bug",
+            "exit_code": known.exit_code if known else 1,
+        }
         with contextlib.suppress(RuntimeError):
             if not isinstance(error, RemoteError | LostProcessError) and not self._store.check(["error"]):
                 self._store.set("error", json.dumps({"rank": self.rank, "host": socket.gethostname(), **about}))
@@ -279,8 +284,10 @@ class Processes(World):
         if not self._store.check(["error"]):
             return
         told = json.loads(self._store.get("error"))
-        error = RemoteError(f"process {told['rank']} on {told['host']}: {told['what']}", hint=told["hint"])
-        error.exit_code = told["code"]
+        error = RemoteError(
+            f"process {told['rank']} on {told['host']}: {told['what']}", code=told["code"], hint=told["hint"]
+        )
+        error.exit_code = told["exit_code"]
         raise error
 
     @contextlib.contextmanager
@@ -367,5 +374,6 @@ def _refuse_unlike(everyone: Sequence[dict[str, str]]) -> None:
                 raise UsageError(
                     f"process 0 on {first['host']} has {name} {first[name]}, "
                     f"process {rank} on {other['host']} has {other[name]}",
+                    code="bad-launch",
                     hint="install the same versions everywhere",
                 )

@@ -83,6 +83,7 @@ def nets_of(lm: FreeModel[Any]) -> list[StreamNet]:
     if not found:
         raise UsageError(
             "dynamic evaluation adapts nets, and this model has none",
+            code="not-for-this-model",
             hint="leave out --dynamic; what counts remembers by elman mix DIR cache",
         )
     return list(found)
@@ -193,7 +194,9 @@ class _AdaptedNet:
         loss, carried = self._net.loss(inputs.to(device), targets.to(device), lengths, carried)
         if not torch.isfinite(loss.total.detach()):
             raise UsageError(
-                f"the weights ran away at a rate of {self._dynamics.rate:g}", hint="give a smaller --dynamic-rate"
+                f"the weights ran away at a rate of {self._dynamics.rate:g}",
+                code="diverged",
+                hint="give a smaller --dynamic-rate",
             )
         loss.total.backward()  # type: ignore[no-untyped-call]
         return carried

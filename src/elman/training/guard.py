@@ -24,6 +24,8 @@ GRADIENT_JUMP = 1e4
 class TrainingError(ElmanError):
     """The run cannot go on: it met NaN, infinite or exploding numbers again and again."""
 
+    code = "diverged"
+
 
 def loss_limit(vocab_size: int) -> float:
     """Nats per token above which a loss has exploded: more than twice that of a uniform guess."""

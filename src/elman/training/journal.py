@@ -110,6 +110,8 @@ def _event_opener(directory: Path, step: int) -> Callable[[], Any]:
         from tensorboardX import SummaryWriter
     except ImportError:
         raise ElmanError(
-            "train.tensorboard needs tensorboardX, which is not installed", hint="pip install 'elman[track]'"
+            "train.tensorboard needs tensorboardX, which is not installed",
+            code="missing-package",
+            hint="pip install 'elman[track]'",
         ) from None
     return lambda: SummaryWriter(str(directory), purge_step=step or None)

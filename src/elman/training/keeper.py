@@ -154,6 +154,7 @@ def compare_settings(found: Checkpoint, settings: Mapping[str, Any]) -> list[str
         if name in FIXED_SETTINGS:
             raise UsageError(
                 f"the run in {found.path} was begun with {name}={before.get(name)}; it cannot go on with {value}",
+                code="run-differs",
                 hint="go on with the old setting, or train anew with --overwrite",
             )
         if name == "processes":

@@ -260,7 +260,9 @@ class Run:
         weights = _group(tensors, "model")
         for name, tensor in self._weights().items():
             if name not in weights or weights[name].shape != tensor.shape:
-                raise DataError(f"the checkpoint is of another model: {name} is missing or of another shape")
+                raise DataError(
+                    f"the checkpoint is of another model: {name} is missing or of another shape", code="damaged-run"
+                )
             tensor.copy_(weights[name])
         self.optimiser.restore(_group(tensors, "optimiser"))
         self.average.restore(_group(tensors, "average"), state.average_count)

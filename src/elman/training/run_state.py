@@ -70,4 +70,6 @@ def state_from_json(raw: Mapping[str, Any]) -> RunState:
         return TypeAdapter(RunState).validate_python({key: value for key, value in raw.items() if key in known})
     except ValidationError as error:
         first = error.errors()[0]
-        raise DataError(f"the checkpoint's {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
+        raise DataError(
+            f"the checkpoint's {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}", code="damaged-run"
+        ) from None

@@ -55,11 +55,14 @@ def choose(config: TrainConfig, *, has_end: bool) -> TrainConfig:
     if needs_end(config) and not has_end:
         raise UsageError(
             f"train.schedule={config.schedule} needs to know where the run ends",
+            code="missing-option",
             hint="give --budget, --epochs or train.steps; or train.schedule=plateau",
         )
     if config.average == "tail" and not has_end:
         raise UsageError(
-            "train.average=tail needs to know where the run ends", hint="give --budget, --epochs or train.steps"
+            "train.average=tail needs to know where the run ends",
+            code="missing-option",
+            hint="give --budget, --epochs or train.steps",
         )
     schedule = config.schedule or ("linear" if has_end else "plateau")
     patience = config.patience

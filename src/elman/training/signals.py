@@ -13,6 +13,8 @@ from elman.core.errors import ElmanError
 class Stopped(ElmanError):  # noqa: N818 - it says what happened
     """The run was stopped by a signal and has saved itself; the exit code is the shell's 128 + signal."""
 
+    code = "stopped"
+
     def __init__(self, what: str, *, signum: int, hint: str | None = None) -> None:
         super().__init__(what, hint=hint)
         self.signum = signum

@@ -27,6 +27,8 @@ NO_ID = "none"  # what torchrun calls a launch that was given no --rdzv-id
 class LostProcessError(ElmanError):
     """Another process of the run is gone, and left no word."""
 
+    code = "lost-process"
+
 
 class RemoteError(ElmanError):
     """Another process of the run has failed; what it said."""
@@ -51,9 +53,11 @@ def read_launch(environment: Mapping[str, str] = os.environ) -> Launch:
         rank, size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
         local_rank, local_size = int(environment.get("LOCAL_RANK", 0)), int(environment.get("LOCAL_WORLD_SIZE", 1))
     except ValueError as error:
-        raise UsageError(f"RANK and WORLD_SIZE in the environment have to be numbers: {error}") from None
+        raise UsageError(
+            f"RANK and WORLD_SIZE in the environment have to be numbers: {error}", code="bad-launch"
+        ) from None
     if not 0 <= rank < size:
-        raise UsageError(f"RANK={rank} in the environment is not below WORLD_SIZE={size}")
+        raise UsageError(f"RANK={rank} in the environment is not below WORLD_SIZE={size}", code="bad-launch")
     return Launch(rank, size, local_rank, max(1, local_size), _identity(environment))
 
 
@@ -94,6 +98,7 @@ class World:
         if self.size > max_rows:
             raise UsageError(
                 f"{self.size} processes cannot share batches of at most {max_rows} rows",
+                code="bad-launch",
                 hint=f"torchrun with at most {max_rows} processes, or a larger train.batch",
             )
 

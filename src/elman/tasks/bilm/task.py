@@ -40,9 +40,17 @@ class BilmTask(TextTask[BilmRecord]):
         """The record that was asked for."""
         model = make(BilmConfig, given, section="model")
         if model.skip == "dense":
-            raise UsageError("model.skip=dense does not apply to bilm", hint="its layers have to be of one width")
+            raise UsageError(
+                "model.skip=dense does not apply to bilm",
+                code="does-not-apply",
+                hint="its layers have to be of one width",
+            )
         if model.maxent is not None:
-            raise UsageError("model.maxent does not apply to bilm", hint="n-grams say nothing of a word's other side")
+            raise UsageError(
+                "model.maxent does not apply to bilm",
+                code="does-not-apply",
+                hint="n-grams say nothing of a word's other side",
+            )
         return model
 
     def arrays(self, part: str, ids: Array) -> dict[str, Array]:

@@ -54,7 +54,9 @@ def read_labelled(sources: Sources, data: LabelledConfig, *, targets: Sources | 
     else:
         read_rows(sources, data, partial(_choose_format, data, None), found, header=data.header)
     if not len(found):
-        raise DataError("there are no texts in the input", hint="a line is a label, a tab or a space, and a text")
+        raise DataError(
+            "there are no texts in the input", code="empty-data", hint="a line is a label, a tab or a space, and a text"
+        )
     return found
 
 
@@ -87,6 +89,7 @@ def _choose_format(
     if is_label is None and not data.source and is_other:
         raise DataError(
             f"{lines.source} is not labels and texts: it looks like {guess.like}",
+            code="wrong-format",
             hint=f"elman train {guess.task} is for such files",
         )
     filled = [text for text in texts[:SAMPLE_LINES] if text.strip()]
@@ -152,6 +155,7 @@ def number_of_row(pairs: Pairs, row: int) -> float:
     if not is_number(pairs.targets[row]):
         raise DataError(
             f"{pairs.place(row)} has the label {pairs.targets[row]!r}, which is no number",
+            code="malformed-line",
             hint="model.output=softmax is for classes",
         )
     return float(pairs.targets[row])
@@ -220,7 +224,7 @@ class LabelBatches(RowBatches[LabelBatch]):
         self._ids, self._begins, self._targets = ids, begins_of(ids), targets
         lengths = np.diff(self._begins)
         if not len(lengths):
-            raise DataError("there is nothing to train on: there are no texts")
+            raise DataError("there is nothing to train on: there are no texts", code="empty-data")
         super().__init__(lengths, lengths, tokens=words, seed=seed)
         self._words_per_epoch = self.tokens_per_epoch
         self.tokens_per_epoch = len(lengths)

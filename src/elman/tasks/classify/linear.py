@@ -96,6 +96,7 @@ def fit_linear(
     if len(texts) * num_labels > MAX_SCORES:
         raise DataError(
             f"the linear model beside the net has no room for {len(texts):,} texts with {num_labels:,} labels",
+            code="too-little-memory",
             hint="--set model.baseline=false leaves it out",
         )
     buckets = BUCKETS

@@ -271,23 +271,27 @@ def _labels(pairs: Pairs, model: ClassifierConfig) -> tuple[str, ...]:
     if model.output == "linear":
         values = {number_of_row(pairs, row) for row in range(len(pairs))}
         if len(values) < 2:
-            raise DataError("every text has the same number: there is nothing to learn")
+            raise DataError("every text has the same number: there is nothing to learn", code="nothing-to-learn")
         return ()
     if model.output == "sigmoid":
         labels = {label for target in pairs.targets for label in labels_of_row(target)}
         if not labels:
-            raise DataError("no text has a label", hint="several labels of a text have commas between them")
+            raise DataError(
+                "no text has a label", code="nothing-to-learn", hint="several labels of a text have commas between them"
+            )
         return tuple(sorted(labels))
     labels = set(pairs.targets)
     columns = "data.source=2 data.target=1 says which columns are the text and the label"
     if len(labels) < 2:
         raise DataError(
             f"every text to train on has the same label, {pairs.targets[0]!r}: there is nothing to learn",
+            code="nothing-to-learn",
             hint=f"{columns}; if there are others, they were held out: --valid none holds nothing out",
         )
     if len(labels) > max(20, len(pairs) // 2):
         raise DataError(
             f"{len(pairs):,} texts have {len(labels):,} different labels: these are hardly labels",
+            code="nothing-to-learn",
             hint=f"{columns}; model.output=linear is for numbers, sigmoid for several labels at once",
         )
     return tuple(sorted(labels))

@@ -43,6 +43,7 @@ class ArpaParts(TaskModel[LmRecord]):
     def _refuse(self) -> NoReturn:
         raise UsageError(
             f"{self.place} holds ARPA in parts, not a model directory",
+            code="not-for-this-model",
             hint=f"cat {self.place}/part-* > model.arpa; elman import model.arpa --out DIR",
         )
 

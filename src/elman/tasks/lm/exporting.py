@@ -51,11 +51,13 @@ class ExportsStep(Exports):
         if getattr(self.record.model, "members", ()):
             raise UsageError(
                 f"{where} holds a mixture, which is no single graph",
+                code="not-for-this-model",
                 hint="export a net that it was mixed from; `elman train lm --model lstm` makes one that stands alone",
             )
         if not hasattr(self.lm, "exported"):
             raise UsageError(
                 f"{where} holds a model of the family {family}, which is no graph",
+                code="not-for-this-model",
                 hint="rnn, gru, lstm, window and transformer are; count models go to other tools with --format arpa",
             )
         facts = {

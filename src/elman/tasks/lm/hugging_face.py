@@ -39,6 +39,7 @@ def import_hf(directory: Path, *, out: Path | None, context: int | None, command
     if foreign.ids.max() >= net.config.vocab_size:
         raise DataError(
             f"{directory}: its tokenizer has ids up to {foreign.ids.max():,}, its net knows {net.config.vocab_size:,}",
+            code="unsupported-model",
             hint="do both belong together?",
         )
     settings = {key: value for key, value in net.config.to_dict().items() if key not in LEFT_OUT}
@@ -65,14 +66,20 @@ def _check_files(directory: Path) -> None:
     for name in ("config.json", TOKENIZER_FILE):
         if not (directory / name).is_file():
             hint = "a model in Hugging Face's layout has config.json, model.safetensors and tokenizer.json"
-            raise MissingError(f"there is no {name} in {directory}", hint=hint)
+            raise MissingError(f"there is no {name} in {directory}", code="no-model", hint=hint)
     if not list(directory.glob("*.safetensors")):
         pickled = sorted(path.name for kind in PICKLES for path in directory.glob(kind))
         if pickled:
             hint = "a pickle can run any code: where you trust it, AutoModelForCausalLM…save_pretrained(NEW) writes safetensors"
-            raise DataError(f"the weights in {directory} are a pickle ({pickled[0]}), which is not read", hint=hint)
+            raise DataError(
+                f"the weights in {directory} are a pickle ({pickled[0]}), which is not read",
+                code="unsupported-model",
+                hint=hint,
+            )
         raise MissingError(
-            f"there is no model.safetensors in {directory}", hint="copy the model again, all of its files"
+            f"there is no model.safetensors in {directory}",
+            code="no-model",
+            hint="copy the model again, all of its files",
         )
 
 
@@ -101,10 +108,16 @@ def _load_net(directory: Path) -> Any:
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0]
         hint = "causal language models that the Transformers library has itself are read; no code of a model's own"
-        raise DataError(f"{directory} is no model that can be read: {first[:200]}", hint=hint) from None
+        raise DataError(
+            f"{directory} is no model that can be read: {first[:200]}", code="unsupported-model", hint=hint
+        ) from None
     absent = [*found["missing_keys"], *found["mismatched_keys"]]
     if absent:
-        raise DataError(f"{directory} lacks {len(absent)} of its weights, {absent[0]} first", hint="is it whole?")
+        raise DataError(
+            f"{directory} lacks {len(absent)} of its weights, {absent[0]} first",
+            code="unsupported-model",
+            hint="is it whole?",
+        )
     return net
 
 
@@ -122,7 +135,11 @@ def _context(config: Any, asked: int | None) -> int:
     limits = [getattr(config, name, None) for name in ("max_position_embeddings", "sliding_window")]
     most = min([limit for limit in limits if isinstance(limit, int) and limit > 1], default=MAX_CONTEXT)
     if asked is not None and asked > most:
-        raise UsageError(f"a context of {asked:,} is more than the model's {most:,}", hint=f"--context {most} or less")
+        raise UsageError(
+            f"a context of {asked:,} is more than the model's {most:,}",
+            code="bad-value",
+            hint=f"--context {most} or less",
+        )
     return min(most, MAX_CONTEXT) if asked is None else asked
 
 
@@ -146,5 +163,6 @@ def _verify(lm: Any) -> None:
     if not apart <= TOLERANCE:
         raise DataError(
             f"in pieces this model reads otherwise than in one pass, by {apart:.3g} nats",
+            code="unsupported-model",
             hint="only models that keep keys and values of all tokens can be imported",
         )

@@ -119,9 +119,13 @@ class LooksInside:
         net = self.lm
         if not hasattr(net, "trace_text"):
             where = self.directory or "this"
-            raise UsageError(f"{where} holds a model that is no net", hint="nets have gradients, gates and states")
+            raise UsageError(
+                f"{where} holds a model that is no net",
+                code="not-for-this-model",
+                hint="nets have gradients, gates and states",
+            )
         if self.record.data.reset_lines and "\n" in text.removesuffix("\n"):
-            raise UsageError("this model reads each line alone", hint="give one line")
+            raise UsageError("this model reads each line alone", code="not-for-this-model", hint="give one line")
         ids = self.ids_of(text)
         symbols = self.symbols(ids)
         return Reading(
@@ -141,7 +145,9 @@ class LooksInside:
         """Of a net: its words, the most frequent first, and the vector of each."""
         if not hasattr(self.lm, "embedding"):
             raise UsageError(
-                f"{self.directory or 'this'} holds a model that has no word vectors", hint="nets have them"
+                f"{self.directory or 'this'} holds a model that has no word vectors",
+                code="not-for-this-model",
+                hint="nets have them",
             )
         return written_words(self.tokenizer, self.lm.tensors()["embedding.weight"])
 

@@ -48,7 +48,9 @@ def mix(
     (`neural-cache:window=2000,theta=0.3,decay=1,net=0`; theta and decay are tuned where they are not given).
     """
     if isinstance(members, str | Path | TaskModel):
-        raise UsageError("mix takes a list of members", hint="for example [model, 'other-model', 'cache']")
+        raise UsageError(
+            "mix takes a list of members", code="wrong-type", hint="for example [model, 'other-model', 'cache']"
+        )
     begin = time.perf_counter()
     sections = sections_of(settings or {})
     refuse(sections, ("data", "train", "count"), "a mixture")
@@ -165,17 +167,21 @@ def _options(member: str, kind: str) -> dict[str, str] | None:
 def _check_alike(models: Sequence[Model]) -> None:
     """Members must mean the same by a token and by a line, or their probabilities are not of one thing."""
     if not models:
-        raise UsageError("a mixture of caches alone knows nothing", hint="give at least one model directory")
+        raise UsageError(
+            "a mixture of caches alone knows nothing", code="bad-mixture", hint="give at least one model directory"
+        )
     first = models[0]
     for other in models[1:]:
         if other.tokenizer.fingerprint != first.tokenizer.fingerprint:
             raise DataError(
                 f"{_name(other)} and {_name(first)} have different vocabularies",
+                code="models-differ",
                 hint="train the members on the same text with the same --units",
             )
         if other.record.data.reset_lines != first.record.data.reset_lines:
             raise DataError(
                 f"{_name(other)} and {_name(first)} do not read lines the same way",
+                code="models-differ",
                 hint="train all members with --reset-lines, or none",
             )
 

@@ -72,6 +72,7 @@ class Model(LooksInside, WritesText, ExportsStep, TaskModel[LmRecord]):
         where = self.directory or "this"
         raise UsageError(
             f"{where} holds a language model, which answers no lines",
+            code="not-for-this-model",
             hint="elman generate continues a text, elman next shows what may follow, elman score says how likely it is",
         )
 
@@ -102,7 +103,7 @@ class Model(LooksInside, WritesText, ExportsStep, TaskModel[LmRecord]):
     def next(self, text: str = "", *, k: int = 10) -> list[tuple[str, float]]:
         """The k likeliest next symbols after a text, with their probabilities; `</s>` is the end of the line."""
         if k < 1:
-            raise UsageError(f"k is {k}", hint="give at least 1")
+            raise UsageError(f"k is {k}", code="bad-value", hint="give at least 1")
         prompt, state = self._read(text)
         log_probs = refuse_nan(self.lm.predict(state)[0])
         best = likeliest(log_probs, k)
@@ -174,7 +175,7 @@ class Model(LooksInside, WritesText, ExportsStep, TaskModel[LmRecord]):
         """
         reset_lines, seed = options.reset_lines, options.seed
         if options.dynamic_rate is not None and not options.dynamic:
-            raise UsageError("a dynamic rate is for dynamic evaluation", hint="add --dynamic")
+            raise UsageError("a dynamic rate is for dynamic evaluation", code="options-conflict", hint="add --dynamic")
         dropped, spelling_nats = 0, 0.0
 
         def counted() -> Iterator[evaluation.IdBlock]:
@@ -280,7 +281,7 @@ class Model(LooksInside, WritesText, ExportsStep, TaskModel[LmRecord]):
     ) -> Iterator[str]:
         """The continuation, piece by piece as it is drawn. A stop text ends it and is not given out."""
         if tokens < 0:
-            raise UsageError(f"tokens is {tokens}", hint="give 0 or more")
+            raise UsageError(f"tokens is {tokens}", code="bad-value", hint="give 0 or more")
         read, state = self._read(prompt)
         drawn = sample(self.lm, state, shaping=shaping, rng=rng, stop=self.stop_ids, max_tokens=tokens)
         return until(self._texts(read, drawn), stop)
@@ -321,6 +322,7 @@ class Model(LooksInside, WritesText, ExportsStep, TaskModel[LmRecord]):
             if not ids and self.tokenizer.units not in ("space", "word"):
                 raise UsageError(
                     f"{symbol!r} is not one symbol of this model, whose units are {self.tokenizer.units}",
+                    code="unknown-word",
                     hint="only single symbols can be forbidden",
                 )
             found |= ids

@@ -21,6 +21,7 @@ def to_int8(lm: Any, config: Config) -> tuple[Any, Config]:
         family = getattr(config, "family", "this")
         raise UsageError(
             f"{family} has no recurrent net whose weights could have 8 bits",
+            code="not-for-this-model",
             hint="rnn, gru and lstm have, and mixtures of them",
         )
     return rounded, settings

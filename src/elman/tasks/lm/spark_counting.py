@@ -56,12 +56,20 @@ def count_on_spark(task: LmTask, family: CountingFamily[Any], request: TrainRequ
     if estimate is None:
         name = request.settings["model"].get("family")
         raise UsageError(
-            f"count.engine=spark does not count {name}", hint="it counts kn, mkn, ngram, bigram and unigram"
+            f"count.engine=spark does not count {name}",
+            code="does-not-apply",
+            hint="it counts kn, mkn, ngram, bigram and unigram",
         )
     if data.index:
-        raise UsageError("data.index does not apply to count.engine=spark", hint="leave it out, or count.engine")
+        raise UsageError(
+            "data.index does not apply to count.engine=spark",
+            code="does-not-apply",
+            hint="leave it out, or count.engine",
+        )
     if config.result == "arpa" and (not estimate.backs_off or estimate.order < 2):
-        raise UsageError(f"{estimate.method} of order {estimate.order} cannot be written as ARPA in parts")
+        raise UsageError(
+            f"{estimate.method} of order {estimate.order} cannot be written as ARPA in parts", code="does-not-apply"
+        )
     if config.result == "arpa" and not data.reset_lines:
         raise stream_refused()
     notes = Notes(request.report)
@@ -194,7 +202,9 @@ class _Run:
         ends = np.flatnonzero(ids[: len(ids) - size] == EOS_ID)
         if not len(ends) and begin == 0:
             raise UsageError(
-                "there is nothing to tune on: the text has one long line", hint="give a validation text: --valid FILE"
+                "there is nothing to tune on: the text has one long line",
+                code="empty-data",
+                hint="give a validation text: --valid FILE",
             )
         ids = ids[int(ends[-1]) + 1 :] if len(ends) else ids
         return ids, num_lines - int(np.count_nonzero(ids == EOS_ID))
@@ -210,7 +220,11 @@ def _is_arpa(tables: Tables, config: CountConfig, request: TrainRequest, estimat
         return False
     if not estimate.backs_off or not tables.reset_lines:
         hint = "count with --reset-lines, and it is written as ARPA in parts" if estimate.backs_off else "count with kn"
-        raise UsageError(f"the tables take {size >> 20:,} MB, more than the {limit >> 20:,} MB there are", hint=hint)
+        raise UsageError(
+            f"the tables take {size >> 20:,} MB, more than the {limit >> 20:,} MB there are",
+            code="too-little-memory",
+            hint=hint,
+        )
     request.report(f"the tables take {size >> 20:,} MB, more than the {limit >> 20:,} MB there are: ARPA in parts")
     return True
 

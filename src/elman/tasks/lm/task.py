@@ -87,17 +87,28 @@ class LmTask(TextTask[LmRecord]):
         family, units = base.record.family, base.record.data.units
         data, model = request.settings["data"], request.settings["model"]
         if model.get("family", family) != family:
-            raise UsageError(f"{request.init} holds a {family}, not a {model['family']}", hint="leave out --model")
+            raise UsageError(
+                f"{request.init} holds a {family}, not a {model['family']}",
+                code="base-mismatch",
+                hint="leave out --model",
+            )
         for key in model.keys() - {"family"}:
-            raise UsageError(f"model.{key} is settled by {request.init}", hint="leave it out, or train without --init")
+            raise UsageError(
+                f"model.{key} is settled by {request.init}",
+                code="base-mismatch",
+                hint="leave it out, or train without --init",
+            )
         if data.get("units", units) != units:
-            raise UsageError(f"{request.init} was trained on {units} units", hint="leave out --units")
+            raise UsageError(
+                f"{request.init} was trained on {units} units", code="base-mismatch", hint="leave out --units"
+            )
         vocabulary = base.record.data.model_dump(exclude={"units", *READING_SETTINGS})
         vocabulary |= {"normalize": base.tokenizer.normalize}
         for key in data.keys() & vocabulary.keys():
             if str(data[key]) != str(vocabulary[key]):
                 raise UsageError(
                     f"data.{key} is settled by {request.init}, whose vocabulary is taken",
+                    code="base-mismatch",
                     hint="leave it out, or train without --init",
                 )
         read = {"reset_lines": base.record.data.reset_lines, **data}
@@ -110,13 +121,14 @@ class LmTask(TextTask[LmRecord]):
         family = _family(request.settings["model"])
         if isinstance(family, MemberFamily):
             name = request.settings["model"]["family"]
-            raise UsageError(f"a {name} is not made from text alone", hint=family.made_by)
+            raise UsageError(f"a {name} is not made from text alone", code="bad-value", hint=family.made_by)
         super().check(request)
         if request.memory_bytes is not None and not family.counts_on_disk:
             name = request.settings["model"]["family"]
             able = [name for family in families.FAMILIES if family.counts_on_disk for name in family.names]
             raise UsageError(
                 f"--memory does not apply to {name}: it limits counting on disk",
+                code="does-not-apply",
                 hint=f"leave it out; it is for {', '.join(able)}",
             )
         name = request.settings["model"].get("family", DEFAULT_FAMILY)
@@ -127,7 +139,9 @@ class LmTask(TextTask[LmRecord]):
             refuse(request.settings, ("train",), f"{name}, which counts")
             check_memory(request.memory_bytes)
             if request.device is not None:
-                raise UsageError("--device does not apply to models that count", hint="leave it out")
+                raise UsageError(
+                    "--device does not apply to models that count", code="does-not-apply", hint="leave it out"
+                )
 
     def model_settings(self, given: Mapping[str, Any]) -> Config:
         """The record of the family that is named."""
@@ -317,7 +331,8 @@ class LmTask(TextTask[LmRecord]):
             if tokenizer.vocab_size != record.vocab_size:
                 raise DataError(
                     f"{directory} does not fit together: {tokenizer.vocab_size} symbols in its tokenizer, "
-                    f"{record.vocab_size} in {store.CONFIG}"
+                    f"{record.vocab_size} in {store.CONFIG}",
+                    code="damaged-model",
                 )
             lm = saved.restore(lambda tensors: self.restore(record, assets, tensors), reading.result())
             return Model(record, tokenizer, lm, directory, saved.num_bytes, assets.spelling, assets.index)
@@ -336,7 +351,9 @@ def count_settings(settings: Mapping[str, Mapping[str, Any]]) -> CountConfig:
     if config.engine == "local":
         for key in given.keys() - {"engine"}:
             raise UsageError(
-                f"count.{key} is for count.engine=spark", hint="add --set count.engine=spark, or leave it out"
+                f"count.{key} is for count.engine=spark",
+                code="does-not-apply",
+                hint="add --set count.engine=spark, or leave it out",
             )
     config.spark_settings()  # refuses what is none
     return config
@@ -360,6 +377,7 @@ def _base(directory: Path) -> Model:
     base = load_model(directory).language_model()
     if not find_family(base.record.family).is_trained:
         raise UsageError(
-            f"{directory} holds a {base.record.family}, which is not trained: there is nothing to go on from"
+            f"{directory} holds a {base.record.family}, which is not trained: there is nothing to go on from",
+            code="base-mismatch",
         )
     return base

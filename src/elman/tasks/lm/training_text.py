@@ -29,14 +29,18 @@ def read_training_text(record: LmRecord, tokenizer: Tokenizer, data: Path | None
             return TrainingText(corpus.ids, str(data), notes=(f"{data} is not the text that {where} was trained on",))
     else:
         if record.source is None or not files:
-            raise MissingError(f"nothing says which text {where} was trained on", hint=HINT)
+            raise MissingError(f"nothing says which text {where} was trained on", code="no-training-text", hint=HINT)
         missing = [file for file in files if not Path(file).exists()]
         if missing:
-            raise MissingError(f"the training text of {where} is gone: {', '.join(missing)}", hint=HINT)
+            raise MissingError(
+                f"the training text of {where} is gone: {', '.join(missing)}", code="no-training-text", hint=HINT
+            )
         corpus = read_corpus(files, tokenizer, record.data)
         held_out = _held_out(corpus, record.source)
         if held_out is None:
-            raise DataError(f"{', '.join(files)} has changed since {where} was trained on it", hint=HINT)
+            raise DataError(
+                f"{', '.join(files)} has changed since {where} was trained on it", code="data-changed", hint=HINT
+            )
     found = TrainingText(corpus.ids[: len(corpus.ids) - held_out], str(data or ", ".join(files)))
     if held_out:
         return replace(found, heldout_ids=corpus.ids[len(corpus.ids) - held_out :])

@@ -30,7 +30,9 @@ class Prompt:
         """Ids that somebody gave."""
         foreign = [token for token in ids if not 0 <= token < vocab_size]
         if foreign:
-            raise UsageError(f"there is no token {foreign[0]}", hint=f"tokens are 0 to {vocab_size - 1}")
+            raise UsageError(
+                f"there is no token {foreign[0]}", code="unknown-word", hint=f"tokens are 0 to {vocab_size - 1}"
+            )
         return cls(np.array(ids, dtype=np.int64))
 
 
@@ -91,7 +93,7 @@ class WritesText:
     def _read(self, text: str) -> tuple[Prompt, Any]:
         """A text, and the state after it."""
         if not isinstance(text, str):
-            raise UsageError(f"a text is needed, not {text!r}", hint="give one text, as a string")
+            raise UsageError(f"a text is needed, not {text!r}", code="wrong-type", hint="give one text, as a string")
         prompt = self.prompt(text)
         ids, state = self.remembered(prompt.ids), self.lm.start(1)
         if len(ids):

@@ -64,7 +64,7 @@ class MaskedTextModel(TextModel[Any]):
     def fill(self, text: str, *, k: int = 10) -> list[list[tuple[str, float]]]:
         """For every `<mask>` in a line of text its k likeliest symbols, with their probabilities."""
         if k < 1:
-            raise UsageError(f"k is {k}", hint="give at least 1")
+            raise UsageError(f"k is {k}", code="bad-value", hint="give at least 1")
         gapped = read_gaps(text, self.tokenizer)
         return [
             [(self._symbol(i), math.exp(float(row[i]))) for i in likeliest(row, k)] for row in self._predict(gapped)
@@ -163,6 +163,7 @@ class MaskedTextModel(TextModel[Any]):
         """There is none in it."""
         raise UsageError(
             f"{self.directory} holds a masked model: it knows both sides of a word, so it has no probability of the next one",
+            code="not-for-this-model",
             hint="train lm or bilm on the same text; a bilm gives its forward model to a mixture",
         )
 
@@ -170,7 +171,7 @@ class MaskedTextModel(TextModel[Any]):
         """Its numbers on a text."""
         found = self.numbers_of(corpus.ids, lambda: False)
         if found is None:
-            raise DataError("there is nothing to restore: every line is blank")
+            raise DataError("there is nothing to restore: every line is blank", code="empty-data")
         return found
 
     def signature(self) -> str:

@@ -68,6 +68,7 @@ def only_marked(questions: Sequence[Question], data: StoriesConfig, notes: list[
     if not found:
         raise DataError(
             "no answer stands in its context, word for word: there is nothing to mark",
+            code="nothing-to-learn",
             hint="model.answer=generated writes answers, model.answer=word chooses from those in training",
         )
     if num_absent:

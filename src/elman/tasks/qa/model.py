@@ -122,7 +122,11 @@ class QaModel(NetModel[QaRecord, QaAssets]):
         """A question and its context as `predict` reads them from a line: context, tab, question."""
         context, tab, question = text.rpartition("\t")
         if not tab or not split_sentence(question, self.data):
-            raise UsageError(f"{text[:60]!r} is not a context, a tab and a question", hint="write CONTEXT<tab>QUESTION")
+            raise UsageError(
+                f"{text[:60]!r} is not a context, a tab and a question",
+                code="unsuitable-text",
+                hint="write CONTEXT<tab>QUESTION",
+            )
         return Question(tuple(cut_sentences(context)), question, "")
 
     def word_vectors(self) -> tuple[Sequence[str], Array]:
@@ -186,7 +190,7 @@ class QaModel(NetModel[QaRecord, QaAssets]):
 
     def _check_beam(self, beam: int | None) -> None:
         if beam is not None and not self.searches:
-            raise UsageError(f"--beam does not apply to {self.what}", hint="leave it out")
+            raise UsageError(f"--beam does not apply to {self.what}", code="does-not-apply", hint="leave it out")
 
 
 class ChosenAnswers(QaModel):

@@ -73,7 +73,7 @@ class PassageAnswers(QaModel):
         source = encode_passages([question], self.words, self.data).sources(np.arange(1))[0][0]
         context = [place.word for place in place_words(read_context(question, self.data), self.data)]
         if not context:
-            raise UsageError("the context has no words", hint="write CONTEXT<tab>QUESTION")
+            raise UsageError("the context has no words", code="unsuitable-text", hint="write CONTEXT<tab>QUESTION")
         refuse_long(source)
         return source, [*split_sentence(question.question, self.data), EOS, *context, EOS]
 

@@ -161,7 +161,7 @@ def encode_answers(questions: Sequence[Question], answers: Tokenizer) -> Array:
         try:
             ids = answers.encode(plain_spaces(question.answer))
         except DataError as error:
-            raise DataError(f"{question.place}: {error.what}", hint=error.hint) from None
+            raise DataError(f"{question.place}: {error.what}", code=error.code, hint=error.hint) from None
         rows.append(np.append(ids, EOS_ID))
     return np.concatenate(rows).astype(np.int32)
 
@@ -189,7 +189,7 @@ class PassageBatches(RowBatches[Any]):
         self._passages = passages
         lengths = lengths_of(passages.contexts)
         if not len(lengths):
-            raise DataError("there is nothing to train on: there are no questions")
+            raise DataError("there is nothing to train on: there are no questions", code="empty-data")
         super().__init__(lengths, lengths, tokens=max(1, round(rows_per_step * float(lengths.mean()))), seed=seed)
         self._rows_per_step = rows_per_step
         self.tokens_per_epoch = len(lengths)

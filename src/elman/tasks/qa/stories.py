@@ -48,7 +48,7 @@ def _too_long(question: Question) -> Fault | None:
     """What is wrong with a sentence that no net could read."""
     for text in (*question.context, question.question):
         if len(text) > MAX_SENTENCE and (size := len(split_words(text))) > MAX_SENTENCE:
-            return Fault(f"has a sentence of {size:,} words, more than {MAX_SENTENCE:,}", hint=SKIP_HINT)
+            return Fault(f"has a sentence of {size:,} words, more than {MAX_SENTENCE:,}", SKIP_HINT, "line-too-long")
     return None
 
 
@@ -142,7 +142,11 @@ def read_stories(sources: Sources, data: StoriesConfig) -> tuple[list[Question],
     reader = StoryReader(sources, data)
     found = [question for block in reader.blocks() for question in block]
     if not found:
-        raise DataError("there are no questions in the input", hint="bAbI, JSONL, or context TAB question TAB answer")
+        raise DataError(
+            "there are no questions in the input",
+            code="empty-data",
+            hint="bAbI, JSONL, or context TAB question TAB answer",
+        )
     return found, reader.num_dropped
 
 
@@ -214,7 +218,7 @@ class StoryBatches(RowBatches[StoryBatch]):
         self._table_begins = begins_of(table)
         lengths = np.diff(self._begins)
         if not len(lengths):
-            raise DataError("there is nothing to train on: there are no questions")
+            raise DataError("there is nothing to train on: there are no questions", code="empty-data")
         tokens = max(1, round(rows_per_step * float(lengths.mean())))
         super().__init__(lengths, lengths, tokens=tokens, seed=seed)
         self._rows_per_step = rows_per_step

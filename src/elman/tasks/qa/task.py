@@ -65,7 +65,9 @@ class QaTask(FoundedTask[QaRecord, QaAssets, list[Question]]):
         data, training, heldout, notes = _read_parts(request, data)
         labels = tuple(sorted({question.answer for question in training}))
         if len(labels) < 2:
-            raise DataError(f"every question has the same answer, {labels[0]!r}: there is nothing to learn")
+            raise DataError(
+                f"every question has the same answer, {labels[0]!r}: there is nothing to learn", code="nothing-to-learn"
+            )
         if model.answer is None:
             kind, why = choose_kind(training, data)
             notes.append(f"answers: {kind}, because {why} (model.answer chooses another kind)")

@@ -85,7 +85,9 @@ def learn_vocabularies(
     train, more = encode_pairs(training, source, target, data, is_training=True)
     notes += more
     if train.num_rows == 0:
-        raise DataError("no pair is left to train on", hint="every source is longer than data.max_length")
+        raise DataError(
+            "no pair is left to train on", code="empty-data", hint="every source is longer than data.max_length"
+        )
     notes += _describe("source", source, train.source) + _describe("target", target, train.target)
     held = None
     if rest is not None:
@@ -116,6 +118,7 @@ def encode_pairs(
         corpus, limit = (sides[0], limits[0]) if side == "source" else (sides[1], limits[1])
         raise DataError(
             f"{pairs.place(row)} has a {side} of {int(lengths_of(corpus.ids)[row]) - 1:,} tokens, more than {limit:,}",
+            code="line-too-long",
             hint="data.too_long=truncate cuts such pairs, =drop leaves them out; data.max_length allows longer ones",
         )
     if action == "truncate":
@@ -138,6 +141,7 @@ def without_reserved(pairs: Pairs, units: tuple[str, str], data: PairsConfig) ->
             if not data.skip_bad:
                 raise DataError(
                     f"{pairs.place(row)} contains {match[1].decode()}, which is reserved",
+                    code="reserved-symbol",
                     hint=f"every text ends in {EOS} by itself and {BOS} is never scored: take them out, or {SKIP_HINT}",
                 )
             bad.add(row)
@@ -154,6 +158,7 @@ def _learn_both(pairs: Pairs, units: tuple[str, str], data: PairsConfig) -> tupl
         if source_units != target_units:
             raise DataError(
                 f"a shared vocabulary needs the same units: {source_units} suit the sources, {target_units} the targets",
+                code="bad-value",
                 hint="--units chooses for both",
             )
         both = learn_tokenizer([pairs.sources, pairs.targets], source_units, **settings)
@@ -227,7 +232,7 @@ class PairBatches(RowBatches[PairBatch]):
         self._sources, self._source_begins = source_ids, begins_of(source_ids)
         self._targets, self._target_begins = target_ids, begins_of(target_ids)
         if len(self._target_begins) < 2:
-            raise DataError("there is nothing to train on: there are no pairs")
+            raise DataError("there is nothing to train on: there are no pairs", code="empty-data")
         super().__init__(np.diff(self._source_begins), np.diff(self._target_begins), tokens=tokens, seed=seed)
 
     def rows(self, rows: Array) -> PairBatch:

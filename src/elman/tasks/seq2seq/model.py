@@ -168,6 +168,7 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
         if self.data.spelled and line.strip() and len(columns) != len(self.data.source):
             raise DataError(
                 f"{place} has {len(columns)} columns, expected {len(self.data.source)}",
+                code="malformed-line",
                 hint=f"the model reads columns {', '.join(map(str, self.data.source))} of a table, with tabs between them",
             )
         return join_columns(columns, self.data.source, self.data.spelled) if line.strip() else ""
@@ -199,11 +200,12 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
         try:
             ids = self.source.encode(source).astype(np.int64)
         except DataError as error:
-            raise DataError(f"{place}: {error.what}", hint=error.hint) from None
+            raise DataError(f"{place}: {error.what}", code=error.code, hint=error.hint) from None
         limit = max(MAX_LENGTH, self.data.max_length or 0)
         if len(ids) > limit and not (options.truncates or self.data.too_long == "truncate"):
             raise DataError(
                 f"{place} has {len(ids):,} tokens, more than {limit:,}",
+                code="line-too-long",
                 hint="--truncate cuts it; a model trained with a larger data.max_length reads longer ones",
             )
         return np.append(ids[:limit], EOS_ID), len(ids) > limit
@@ -294,7 +296,7 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
     def translation_numbers(self, pairs: Pairs, *, beam: int | None, should_stop: ShouldStop) -> dict[str, Any] | None:
         """How good the targets that it writes are, for as long as there is time; None where there was none at all."""
         if beam is not None and beam < 1:
-            raise UsageError(f"a beam of width {beam} holds nothing", hint="give at least 1")
+            raise UsageError(f"a beam of width {beam} holds nothing", code="bad-value", hint="give at least 1")
         sources, references = pairs.by_source()
         options = SearchOptions(beam=beam or BEAM)
         marks = Marks.of_texts([text for texts in references for text in texts], units=self.target.units)
@@ -350,7 +352,11 @@ class Translator(NetModel[Seq2SeqRecord, Tokenizers]):
 
 def _check_options(options: SearchOptions, model: Seq2SeqConfig) -> None:
     if options.with_attention and model.context != "attention":
-        raise UsageError(f"a model with context={model.context} has no attention to show", hint="leave it out")
+        raise UsageError(
+            f"a model with context={model.context} has no attention to show",
+            code="not-for-this-model",
+            hint="leave it out",
+        )
 
 
 def _copied(tokens: Array, weights: Array, words: Sequence[str]) -> dict[int, str]:

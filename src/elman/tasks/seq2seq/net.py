@@ -74,7 +74,11 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
         self, config: Seq2SeqConfig, inputs: NetInputs, *, source_vocab_size: int, longest_source: int | None = None
     ) -> None:
         if config.shared_words and inputs.vocab_size != source_vocab_size:
-            raise UsageError("model.shared_words needs one vocabulary for both sides", hint="--set data.shared=true")
+            raise UsageError(
+                "model.shared_words needs one vocabulary for both sides",
+                code="bad-value",
+                hint="--set data.shared=true",
+            )
         rng, dtype = inputs.rng, inputs.dtype
         super().__init__(self._complete(config, longest_source), replace(inputs, rng=None))
         width = self.embedding.width
@@ -173,7 +177,9 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
         source (B, S), lengths (B,), target (B, T). Row t is about the step that wrote token t.
         """
         if self.config.context != "attention":
-            raise UsageError(f"a model with context={self.config.context} has no attention to show")
+            raise UsageError(
+                f"a model with context={self.config.context} has no attention to show", code="not-for-this-model"
+            )
         with torch.inference_mode():
             carried = self._encode(self._to_ids(source).t(), self._to_ids(lengths), is_noisy=False)
             return self._to_numpy(self._weights(shifted(self._to_ids(target).t()), carried))

@@ -36,12 +36,18 @@ def read_pairs(sources: Sources, data: PairsConfig, *, targets: Sources | None =
     found = Pairs()
     if targets is not None:
         if data.source:
-            raise DataError("data.source picks columns of a table, not lines of two files", hint="leave it out")
+            raise DataError(
+                "data.source picks columns of a table, not lines of two files",
+                code="does-not-apply",
+                hint="leave it out",
+            )
         read_aligned(sources, targets, data, found)
     else:
         read_rows(sources, data, partial(_choose_format, data, True), found, header=data.header)
     if not len(found):
-        raise DataError("there are no pairs in the input", hint="it needs at least one source and its target")
+        raise DataError(
+            "there are no pairs in the input", code="empty-data", hint="it needs at least one source and its target"
+        )
     return found
 
 
@@ -74,6 +80,7 @@ def _choose_format(data: PairsConfig, needs_target: bool, lines: LineBlock, text
         columns = "" if lines.has_records else "; data.source=1 data.target=2 picks columns of a table"
         raise DataError(
             f"{lines.source} is not pairs of source and target: it looks like {guess.like}",
+            code="wrong-format",
             hint=f"elman train {guess.task} is for such files{columns}",
         )
     return choose_parser(lines, texts, sides)

@@ -61,6 +61,7 @@ def read_bilm(directory: Path) -> TrainedBilm:
     if task != "bilm":
         raise UsageError(
             f"model.bilm: {directory} holds a model for {task}, not for bilm",
+            code="base-mismatch",
             hint="`elman train bilm TEXT --units word --out DIR` makes one",
         )
 
@@ -69,6 +70,7 @@ def read_bilm(directory: Path) -> TrainedBilm:
         if tokenizer.units not in UNITS:
             raise UsageError(
                 f"model.bilm: {directory} reads {tokenizer.units} units, and the words of a sentence are not its symbols",
+                code="base-mismatch",
                 hint="train one on words: `elman train bilm TEXT --units word`, or `--units space` for text that is split",
             )
         kept = {name: array for name, array in saved.tensors().items() if not name.startswith(HEADS)}

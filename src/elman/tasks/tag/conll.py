@@ -53,7 +53,11 @@ def read_sentences(
     reader = SentenceReader(sources, data)
     found = [sentence for block in reader.blocks() for sentence in block if sentence.words]
     if not found:
-        raise DataError("there are no sentences in the input", hint="a word and its tag a line, blank lines between")
+        raise DataError(
+            "there are no sentences in the input",
+            code="empty-data",
+            hint="a word and its tag a line, blank lines between",
+        )
     return found, reader.num_dropped
 
 
@@ -66,7 +70,9 @@ def _read_aligned(sources: Sources, targets: Sources, data: SentencesConfig) -> 
         words, given = tuple(line.split()), tuple(tags.split())
         if len(words) != len(given):
             raise DataError(
-                f"{pairs.place(row)} has {len(words)} words and {len(given)} tags", hint="a tag for each word"
+                f"{pairs.place(row)} has {len(words)} words and {len(given)} tags",
+                code="misaligned",
+                hint="a tag for each word",
             )
         found.append(Sentence(words, given, "the lines", row + 1))
     return found, pairs.num_dropped
@@ -136,7 +142,9 @@ class SentenceReader:
                 self.num_dropped += 1
             else:
                 row, fault = sentence
-                raise DataError(f"line {number + row} of {parser.source} {fault.what}", hint=fault.hint)
+                raise DataError(
+                    f"line {number + row} of {parser.source} {fault.what}", code=fault.code, hint=fault.hint
+                )
         return found
 
 
@@ -152,11 +160,14 @@ def find_format(lines: LineBlock, texts: Sequence[str], *, needs_tags: bool) -> 
     if not needs_tags and not lines.has_records and guess.task != "tag" and not _has_tabbed_columns(words):
         return "lines"
     if lines.has_records and has_tokens:
-        raise DataError(f"{lines.source} has words, but no tags", hint="`elman predict` gives them tags")
+        raise DataError(
+            f"{lines.source} has words, but no tags", code="wrong-format", hint="`elman predict` gives them tags"
+        )
     if guess.task not in ("tag", "lm", "seq2seq") or lines.has_records:
         is_unknown = lines.has_records and guess.task == "lm"
         raise DataError(
             f"{lines.source} is not words with tags: it looks like {guess.like}",
+            code="wrong-format",
             hint=_RECORD_HINT if is_unknown else f"elman train {guess.task} is for such files",
         )
     return "columns"
@@ -254,7 +265,9 @@ def _tag_column(kind: Format, column: str | None) -> int:
         name = column or "upos"
         if name not in CONLLU_COLUMNS:
             raise DataError(
-                f"CoNLL-U has no column {name!r}", hint=f"data.column is one of {', '.join(CONLLU_COLUMNS)}"
+                f"CoNLL-U has no column {name!r}",
+                code="unknown-column",
+                hint=f"data.column is one of {', '.join(CONLLU_COLUMNS)}",
             )
         return CONLLU_COLUMNS.index(name)
     if column is None:
@@ -262,6 +275,7 @@ def _tag_column(kind: Format, column: str | None) -> int:
     if not column.isdigit() or kind == "jsonl":
         raise DataError(
             f"data.column={column} is for CoNLL-U, and this file is {kind}",
+            code="does-not-apply",
             hint="the columns of other files have no names: data.column=2 picks one" if kind == "columns" else None,
         )
     return int(column) - 1
@@ -282,7 +296,9 @@ def _parse_record(text: str, *, needs_tags: bool) -> tuple[tuple[str, ...], tupl
         if not is_list or any("\t" in one or "\n" in one for one in side):
             return Fault("has no lists of words and tags", f"{_RECORD_HINT}; {SKIP_HINT}")
     if len(sides[0]) != len(sides[1]):
-        return Fault(f"has {len(sides[0])} words and {len(sides[1])} tags", f"{_RECORD_HINT}; {SKIP_HINT}")
+        return Fault(
+            f"has {len(sides[0])} words and {len(sides[1])} tags", f"{_RECORD_HINT}; {SKIP_HINT}", "misaligned"
+        )
     return tuple(sides[0]), tuple(sides[1])
 
 

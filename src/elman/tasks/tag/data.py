@@ -186,7 +186,7 @@ class TagBatches(RowBatches[TagBatch]):
         self._corpus, self._begins = corpus, begins_of(corpus.tags)
         self._table = FormTable(forms)
         if len(self._begins) < 2:
-            raise DataError("there is nothing to train on: there are no sentences")
+            raise DataError("there is nothing to train on: there are no sentences", code="empty-data")
         lengths = np.diff(self._begins)
         super().__init__(lengths, lengths, tokens=tokens, seed=seed)
 

@@ -57,6 +57,7 @@ def export_tagger(model: Any) -> Exported:
     if model.net.bilm is not None:
         raise UsageError(
             f"{model.directory or 'this'} holds a tagger that reads with a bilm, which is not exported",
+            code="not-for-this-model",
             hint="a tagger without model.bilm is",
         )
     facts = {

@@ -118,6 +118,7 @@ class Tagger(NetModel[TagRecord, TagAssets]):
         if len(lines) > 1 and all(len(words) < 2 for words in lines):
             raise UsageError(
                 f"{sentences[:3]} may be the words of one sentence, or sentences of one word",
+                code="wrong-type",
                 hint="predict([words]) tags one sentence, predict([[word] for word in words]) many of one word",
             )
         return [" ".join(tagged.tags) for tagged in self.tag(lines)]
@@ -280,4 +281,8 @@ def _check_words(sentences: Sequence[Any]) -> None:
             or not isinstance(sentence, Iterable)
             or not all(isinstance(word, str) for word in sentence)
         ):
-            raise UsageError(f"{sentence!r} is not a list of words", hint="give lines, or sentences as lists of words")
+            raise UsageError(
+                f"{sentence!r} is not a list of words",
+                code="wrong-type",
+                hint="give lines, or sentences as lists of words",
+            )

@@ -211,6 +211,7 @@ def _check_labels(labels: Sequence[str]) -> None:
     if len(labels) < 2:
         raise DataError(
             f"every word has the same tag, {labels[0]!r}: there is nothing to learn",
+            code="nothing-to-learn",
             hint="data.column says which column is the tag",
         )
 
@@ -243,6 +244,7 @@ def _choose_output(
                 where = sentence.place(min(breach, len(sentence.words) - 1))
                 raise DataError(
                     f"{where}: the tag may not stand there by {scheme.upper()}",
+                    code="malformed-line",
                     hint="model.scheme=none allows any order of tags",
                 )
     if output == "crf":

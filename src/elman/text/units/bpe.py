@@ -19,7 +19,7 @@ def check_bpe(units: str) -> None:
     num_symbols = int(units.removeprefix("bpe:"))
     if not MIN_SYMBOLS <= num_symbols <= MAX_SYMBOLS:
         hint = f"give bpe:{MIN_SYMBOLS} (the 256 bytes, <unk> and </s>) to bpe:{MAX_SYMBOLS}"
-        raise UsageError(f"{units} is out of range", hint=hint)
+        raise UsageError(f"{units} is out of range", code="bad-value", hint=hint)
 
 
 def train_bpe(lines: Iterable[bytes], units: str) -> TokenizerSpec:

@@ -123,4 +123,4 @@ def _type(stage: Any) -> str:
 
 
 def _refusal(why: str) -> DataError:
-    return DataError(f"cannot use {TOKENIZER_FILE}: {why}", hint=HINT)
+    return DataError(f"cannot use {TOKENIZER_FILE}: {why}", code="unsupported-model", hint=HINT)

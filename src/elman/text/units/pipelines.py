@@ -211,7 +211,9 @@ def load_json(name: str, content: bytes) -> dict[str, Any]:
 
 
 def _refusal(name: str, why: str) -> DataError:
-    return DataError(f"cannot use {name}: {why}", hint="the model is damaged, or was not made by elman")
+    return DataError(
+        f"cannot use {name}: {why}", code="damaged-model", hint="the model is damaged, or was not made by elman"
+    )
 
 
 def _equal(stored: Any, expected: Any) -> bool:

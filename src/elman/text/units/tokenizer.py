@@ -86,12 +86,14 @@ class Tokenizer:
         try:
             line.encode()
         except UnicodeEncodeError as error:
-            raise DataError(f"character {error.start + 1} of the text is a lone surrogate") from None
+            raise DataError(f"character {error.start + 1} of the text is a lone surrogate", code="bad-utf8") from None
         line = normalize(line, self.normalize)
         pattern = reserved_pattern(self.units, self.separator)
         reserved = pattern.search(line.encode()) if pattern is not None else None
         if reserved:
-            raise DataError(f"the text contains {reserved[1].decode()}, which is reserved", hint="remove it")
+            raise DataError(
+                f"the text contains {reserved[1].decode()}, which is reserved", code="reserved-symbol", hint="remove it"
+            )
         if len(line) > LONG_LINE and "\0" not in line:  # its symbols one by one would not fit into memory
             return self._splitter.encode(line.encode() + b"\n")[:-1]
         return np.array(self._splitter.encode_line(line), dtype=np.int32)
@@ -156,7 +158,9 @@ def bpe_backend(spec: TokenizerSpec) -> Any:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # panics of the library are not Exceptions
-        raise DataError(f"cannot use {pipelines.TOKENIZER_FILE}: {error}", hint="the model is damaged") from None
+        raise DataError(
+            f"cannot use {pipelines.TOKENIZER_FILE}: {error}", code="damaged-model", hint="the model is damaged"
+        ) from None
 
 
 def reserved_pattern(units: str, separator: str | None) -> re.Pattern[bytes] | None:

@@ -46,7 +46,9 @@ def add_family(family: Family[Any]) -> None:
     global FAMILIES
     taken = set(family.names) & set(family_names())
     if taken:
-        raise UsageError(f"there is a model {min(taken)!r} already", hint="give the family another name")
+        raise UsageError(
+            f"there is a model {min(taken)!r} already", code="given-twice", hint="give the family another name"
+        )
     FAMILIES = (*FAMILIES, family)
 
 

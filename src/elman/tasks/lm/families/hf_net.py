@@ -196,12 +196,14 @@ class HfModel:
         try:
             missing, unexpected = net.load_state_dict(weights, strict=False)
         except RuntimeError as error:
-            raise DataError(f"the model's weights do not fit its settings: {error}", hint=DAMAGED) from None
+            raise DataError(
+                f"the model's weights do not fit its settings: {error}", code="damaged-model", hint=DAMAGED
+            ) from None
         net.tie_weights()
         shared = {weight.data_ptr() for name, weight in net.state_dict().items() if name not in missing}
         absent = [name for name in missing if net.state_dict()[name].data_ptr() not in shared]
         if absent or unexpected or ids.max() >= net.config.vocab_size:
-            raise DataError("the model's weights do not fit its settings", hint=DAMAGED)
+            raise DataError("the model's weights do not fit its settings", code="damaged-model", hint=DAMAGED)
         return cls(config, net, np.array(ids))
 
 
@@ -213,7 +215,9 @@ def build_net(architecture: Mapping[str, Any]) -> Any:
     try:
         return transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(kind, **given))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DataError(f"Transformers has no causal language model for these settings: {error}"[:300]) from None
+        raise DataError(
+            f"Transformers has no causal language model for these settings: {error}"[:300], code="unsupported-model"
+        ) from None
 
 
 def library() -> Any:
@@ -221,7 +225,9 @@ def library() -> Any:
     try:
         transformers: Any = import_module("transformers")
     except ImportError:
-        raise UsageError("Hugging Face models need the library transformers", hint="pip install 'elman[hf]'") from None
+        raise UsageError(
+            "Hugging Face models need the library transformers", code="missing-package", hint="pip install 'elman[hf]'"
+        ) from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers

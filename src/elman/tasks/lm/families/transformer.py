@@ -55,6 +55,7 @@ class TransformerFamily(NetFamily[TransformerConfig]):
         if config.window > len(ids):
             raise UsageError(
                 f"a window of {config.window} is longer than the text of {len(ids)} tokens",
+                code="bad-value",
                 hint=f"set model.window to {len(ids)} or less",
             )
 
