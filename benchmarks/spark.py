@@ -2,13 +2,14 @@
 
     python benchmarks/spark.py identity TEXT [--lines N] [--order 5] [--model mkn] [-- TRAIN OPTIONS]
     python benchmarks/spark.py time TEXT [--tokens 1,5,17] [--masters local[1],local[2]] [--order 5] [--rounds 1]
-    python benchmarks/spark.py memory TEXT [--lines N] [--fraction 0.005] [--order 5]
+    python benchmarks/spark.py memory TEXT [--lines N] [--fraction 0.005] [--partitions 32] [--order 5]
     python benchmarks/spark.py kill TEXT [--lines N] [--at 20,30,40] [--order 5]
 
 TEXT is plain or .gz, one sentence a line. `identity` counts it with both engines and compares every entry of every table,
 to the bit. `time` takes the first so many million tokens: whole processes, from start to the saved model, in turns, the
-best of several rounds. `memory` counts with little memory to sort, join and cache in, a fraction of the text itself. `kill`
-counts on two executors, kills one of them after so many seconds, and compares the tables again. Needs the extra `scale` and Java.
+best of several rounds. `memory` counts with little memory to sort, join and cache in, a fraction of the text itself, reads
+from Spark's event log how much that was and what was spilled to disk, and compares the tables. `kill` counts on two
+executors, kills one of them after so many seconds, and compares the tables again. Needs the extra `scale` and Java.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-RESERVED_BYTES = 300 << 20  # of the heap, which Spark keeps for itself
 PLAIN = ("--units", "space", "--valid", "none")
 
 
@@ -179,21 +179,42 @@ def measure_time(arguments: argparse.Namespace, work: Path) -> None:
 
 
 def measure_memory(arguments: argparse.Namespace, work: Path) -> None:
-    text = work / "text.txt"
+    text, events = work / "text.txt", work / "events"
     tokens = copy_lines(arguments.text, text, lines=arguments.lines)
+    events.mkdir()
     conf = (
-        "spark.driver.memory=512m",
+        "spark.driver.memory=512m",  # of which Spark keeps 300 MB for itself; the fraction is of the rest
         f"spark.memory.fraction={arguments.fraction}",
-        "spark.buffer.pageSize=64k",
-        "spark.sql.shuffle.partitions=16",
+        "spark.buffer.pageSize=64k",  # Spark's own pages of a megabyte and more would be all of it
+        f"spark.sql.shuffle.partitions={arguments.partitions}",
+        "spark.eventLog.enabled=true",
+        f"spark.eventLog.dir={events.as_uri()}",
+        "spark.eventLog.compress=false",
+        "spark.eventLog.rolling.enabled=false",
     )
-    unified = int(((512 << 20) - RESERVED_BYTES) * arguments.fraction)
     options = ("--model", arguments.model, "--set", f"model.order={arguments.order or 5}")
     local = train(text, work / "local", *options)
-    found = train(text, work / "spark", *options, *on_spark(arguments.masters.split(",")[-1], *conf))
-    sizes = {"memory_bytes": unified, "text_bytes": text.stat().st_size, "tokens": tokens}
-    ratio = {"text / memory": round(text.stat().st_size / unified, 1)}
-    print(json.dumps(sizes | ratio | taken(local, found) | compare(work / "local", work / "spark")))
+    spark = train(text, work / "spark", *options, *on_spark(arguments.masters.split(",")[-1], *conf))
+    found = read_events(events) | compare(work / "local", work / "spark")
+    sizes = {"tokens": tokens, "text_bytes": text.stat().st_size}
+    ratio = {"text / memory": round(text.stat().st_size / found["memory_bytes"], 1)}
+    print(json.dumps(sizes | ratio | found | taken(local, spark)))
+    if found["different"]:
+        sys.exit("the tables differ")
+
+
+def read_events(folder: Path) -> dict[str, int]:
+    """What Spark logged of a run: its memory for execution and storage together, and what tasks spilled of it."""
+    (log,) = folder.iterdir()
+    memory, tasks, spilled = [], 0, 0
+    for line in log.open():
+        event = json.loads(line)
+        if event["Event"] == "SparkListenerBlockManagerAdded":
+            memory.append(event["Maximum Memory"])
+        elif event["Event"] == "SparkListenerTaskEnd":
+            tasks += 1
+            spilled += event["Task Metrics"]["Disk Bytes Spilled"] if "Task Metrics" in event else 0
+    return {"memory_bytes": sum(memory), "tasks": tasks, "spilled_bytes": spilled}
 
 
 def kill_executors(arguments: argparse.Namespace, work: Path) -> None:
@@ -232,6 +253,7 @@ def main() -> None:
     parser.add_argument(
         "--fraction", type=float, default=0.005, help="of the heap that Spark may sort, join and cache in"
     )
+    parser.add_argument("--partitions", type=int, default=32)
     parser.add_argument("--at", default="20,30,40", help="seconds")
     parser.add_argument("--order", type=int)
     parser.add_argument("--model", default="mkn")

@@ -75,6 +75,27 @@ def test_a_cluster_without_executors_is_not_waited_for_for_ever() -> None:
     assert cluster.is_cancelled
 
 
+def test_a_java_that_is_gone_does_not_hide_why_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal to a process group ended Java first: instead of exit 143, stopping Spark was reported as a bug."""
+    pytest.importorskip("pyspark")
+    from py4j.protocol import Py4JError
+
+    class GoneSession(SlowSession):
+        defaultParallelism = 1  # noqa: N815
+        conf = property(lambda self: self)
+
+        def get(self, key: str, default: object = None) -> str:
+            return "2"
+
+        def stop(self) -> None:
+            raise Py4JError("SparkSession does not exist in the JVM")
+
+    monkeypatch.setattr(module, "_check_java", lambda: None)
+    monkeypatch.setattr(module, "_start", lambda *arguments: GoneSession())
+    with pytest.raises(KeyboardInterrupt), module.session(CountConfig(engine="spark", master="local[1]")):
+        raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
