@@ -102,6 +102,11 @@ def test_a_java_that_is_gone_does_not_hide_why_the_run_ends(monkeypatch: pytest.
         ("java.io.IOException: No space left on device", WriteError, "no space left"),
         ("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03", MissingError, "file:/x"),
         ("java.lang.OutOfMemoryError: Java heap space", ElmanError, "out of memory"),
+        (
+            "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.",
+            ElmanError,
+            "master of Spark",
+        ),
         ("Job aborted\nCaused by: java.lang.RuntimeException: broken", ElmanError, "broken"),
         ("elman.core.errors.ElmanError: an executor has elman 0.0.1\nhint: x", ElmanError, "an executor has"),
         ("ModuleNotFoundError: No module named 'elman'", ElmanError, "has no elman"),

@@ -225,6 +225,11 @@ def _translation(error: Exception) -> ElmanError | None:
             hint="--set count.conf=spark.executor.memory=8g (spark.driver.memory with a local master), or more partitions:"
             " spark.sql.shuffle.partitions=1000",
         )
+    if "stopped SparkContext" in text:
+        return ElmanError(
+            "the master of Spark does not answer, or has ended this run",
+            hint="is it a master of Spark 4, and do its workers live? its log says more",
+        )
     if found := re.search(r"ElmanError: (.*?)(?:\n|$)", text):
         return ElmanError(found[1])
     if found := re.search(r"ModuleNotFoundError: No module named '(\w+)", text):
