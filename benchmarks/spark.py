@@ -2,7 +2,7 @@
 
     python benchmarks/spark.py identity TEXT [--lines N] [--order 5] [--model mkn] [-- TRAIN OPTIONS]
     python benchmarks/spark.py time TEXT [--tokens 1,5,17] [--masters local[1],local[2]] [--order 5] [--rounds 1]
-    python benchmarks/spark.py memory TEXT [--lines N] [--fraction 0.005] [--partitions 32] [--order 5]
+    python benchmarks/spark.py memory TEXT [--lines N] [--fraction 0.005] [--partitions 32] [--conf K=V,…] [--order 5]
     python benchmarks/spark.py cluster TEXT [--lines N] [--at 0,30] [--order 5]
 
 TEXT is plain or .gz, one sentence a line. `identity` counts it with both engines and compares every entry of every table,
@@ -193,6 +193,7 @@ def measure_memory(arguments: argparse.Namespace, work: Path) -> None:
         f"spark.eventLog.dir={events.as_uri()}",
         "spark.eventLog.compress=false",
         "spark.eventLog.rolling.enabled=false",
+        *filter(None, arguments.conf.split(",")),
     )
     options = ("--model", arguments.model, "--set", f"model.order={arguments.order or 5}")
     local = train(text, work / "local", *options)
@@ -297,6 +298,7 @@ def main() -> None:
         "--fraction", type=float, default=0.005, help="of the heap that Spark may sort, join and cache in"
     )
     parser.add_argument("--partitions", type=int, default=32)
+    parser.add_argument("--conf", default="", help="memory: more settings of Spark, KEY=VALUE with commas between")
     parser.add_argument("--at", default="0,30", help="seconds until an executor is killed; 0: none is")
     parser.add_argument("--order", type=int)
     parser.add_argument("--model", default="mkn")
