@@ -17,10 +17,13 @@ import pytest
 from elman.api import load_language_model
 from elman.counts.scratch import Scratch
 from elman.counts.smoothing import tuned_weights
-from elman.spark.counting import count_levels
+from elman.spark.config import CountConfig
+from elman.spark.counting import Levels, count_levels
 from elman.spark.estimate import Estimate
 from elman.spark.lines import open_lines, survey_lines
-from elman.spark.smoothing import choose_sharing, count_tables, smoothed_tables
+from elman.spark.packing import Packing
+from elman.spark.session import session
+from elman.spark.smoothing import choose_sharing, count_tables, discount, smoothed_tables
 from elman.spark.tables import collect_counts, collect_model
 from elman.spark.tuning import counts_for
 from elman.spark.vocabulary import learn_vocabulary
@@ -160,6 +163,17 @@ def test_every_smoothing_has_the_tables_of_the_local_engine(spark: Any, texts: P
         assert expected.tensors().keys() == found.tensors().keys()
         for name, table in expected.tensors().items():
             assert np.array_equal(table, found.tensors()[name]), (method, name)
+
+
+def test_tables_of_ngrams_are_joined_by_sorting_never_broadcast(spark: Any) -> None:
+    """Spark broadcast tables up to 10 MB to every executor, in memory that cannot be spilled: texts ten times it failed."""
+    ngrams = spark.createDataFrame([(0, 2, 1, 0), (0, 3, 2, 0), (1, 2, 3, 0)], "p0 long, w int, n long, c long")
+    levels = Levels(Packing(4), 2, False, (ngrams,), np.array([0, 1, 4, 2, 0]), np.array([0, 0, 2, 1, 0]))
+    with session(CountConfig(engine="spark")):
+        tables = smoothed_tables(levels, Estimate("kn", 2), discount([(0.5, 0.5, 0.5)] * 2))
+    plan = tables.frames[0]._jdf.queryExecution().executedPlan().toString()
+    assert ("SortMergeJoin" in plan, "BroadcastHashJoin" in plan) == (True, False), plan
+    assert tables.sizes == (5, 3)
 
 
 def test_a_model_that_is_too_large_is_written_as_arpa_in_parts(

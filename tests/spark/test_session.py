@@ -75,12 +75,38 @@ def test_a_cluster_without_executors_is_not_waited_for_for_ever() -> None:
     assert cluster.is_cancelled
 
 
+def test_a_java_that_is_gone_does_not_hide_why_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal to a process group ended Java first: instead of exit 143, stopping Spark was reported as a bug."""
+    pytest.importorskip("pyspark")
+    from py4j.protocol import Py4JError
+
+    class GoneSession(SlowSession):
+        defaultParallelism = 1  # noqa: N815
+        conf = property(lambda self: self)
+
+        def get(self, key: str, default: object = None) -> str:
+            return "2"
+
+        def stop(self) -> None:
+            raise Py4JError("SparkSession does not exist in the JVM")
+
+    monkeypatch.setattr(module, "_check_java", lambda: None)
+    monkeypatch.setattr(module, "_start", lambda *arguments: GoneSession())
+    with pytest.raises(KeyboardInterrupt), module.session(CountConfig(engine="spark", master="local[1]")):
+        raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
         ("java.io.IOException: No space left on device", WriteError, "no space left"),
         ("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03", MissingError, "file:/x"),
         ("java.lang.OutOfMemoryError: Java heap space", ElmanError, "out of memory"),
+        (
+            "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.",
+            ElmanError,
+            "master of Spark",
+        ),
         ("Job aborted\nCaused by: java.lang.RuntimeException: broken", ElmanError, "broken"),
         ("elman.core.errors.ElmanError: an executor has elman 0.0.1\nhint: x", ElmanError, "an executor has"),
         ("ModuleNotFoundError: No module named 'elman'", ElmanError, "has no elman"),

@@ -24,6 +24,8 @@ CONNECT_SECONDS = 10.0  # to wait for a master's door
 BATCH_ROWS = 30_000  # lines or n-grams that go to Python and back at once
 PARTITION_BYTES = 4 << 20  # of text whose n-grams are one partition; they take some ten times as much
 SETTINGS = {
+    "spark.sql.autoBroadcastJoinThreshold": "-1",  # a sort spills to disk, a broadcast table does not
+    "spark.memory.storageFraction": "0",  # tables are kept on disk: memory is for sorting
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.maxResultSize": "0",  # tables come a piece at a time; Spark's own limit is for all of them
@@ -66,7 +68,15 @@ def session(config: CountConfig, *, threads: int | None = None) -> Iterator[Any]
             with translated():
                 yield spark
         finally:
-            spark.stop()
+            _stop(spark)
+
+
+def _stop(spark: Any) -> None:
+    """A signal to all of a group ends Java, too: that it is gone must not hide why we stop."""
+    from py4j.protocol import Py4JError
+
+    with contextlib.suppress(Py4JError, OSError):
+        spark.stop()
 
 
 def _adopt(running: Any, config: CountConfig) -> None:
@@ -228,6 +238,11 @@ def _translation(error: Exception) -> ElmanError | None:
             code="out-of-memory",
             hint="--set count.conf=spark.executor.memory=8g (spark.driver.memory with a local master), or more partitions:"
             " spark.sql.shuffle.partitions=1000",
+        )
+    if "stopped SparkContext" in text:
+        return ElmanError(
+            "the master of Spark does not answer, or has ended this run",
+            hint="is it a master of Spark 4, and do its workers live? its log says more",
         )
     if found := re.search(r"ElmanError: (.*?)(?:\n|$)", text):
         return ElmanError(found[1], code="spark-failed")

@@ -101,6 +101,7 @@ def count_tables(levels: Levels) -> Tables:
 
 def _shared(levels: Levels, order: int, estimate: Estimate, sharing: Sharing) -> tuple[Any, Any]:
     """The n-grams of an order with u and gamma, and their histories as n-grams of the order below with gamma and children."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as fn
 
     packing, history = levels.packing, levels.packing.history(order)
@@ -108,12 +109,14 @@ def _shared(levels: Levels, order: int, estimate: Estimate, sharing: Sharing) ->
     seen = levels.frame(order).where(fn.col(LAST) != packing.pad)
     seen = seen.select(*packing.key(order), adjusted(levels, order, estimate).alias("a"), is_kept.alias("is_kept"))
     sums = sharing.sums(fn.col("a"), ~fn.col("is_kept"))
-    children = fn.sum(fn.col("is_kept").cast("long")).alias("children")
-    by_history = seen.groupBy(*history).agg(*(sum_.alias(name) for name, sum_ in sums.items()), children)
+    sums["children"] = fn.sum(fn.col("is_kept").cast("long"))
     u, gamma = sharing.share(order, fn.col("a"))
-    by_history = by_history.withColumn("gamma", gamma)
-    rows = seen.join(by_history, history).select(*packing.key(order), "is_kept", "gamma", u.alias("u"))
-    return rows, by_history.select(*packing.history_as_ngram(order), "gamma", "children")
+    # a window sorts once what lies in one partition already; a join would hold two sorts and a hash table at once
+    same_history = Window.partitionBy(*history)
+    rows = seen.select("*", *(sum_.over(same_history).alias(name) for name, sum_ in sums.items()))
+    rows = rows.select(*packing.key(order), "is_kept", gamma.alias("gamma"), u.alias("u"))
+    by_history = seen.groupBy(*history).agg(*(sum_.alias(name) for name, sum_ in sums.items()))
+    return rows, by_history.select(*packing.history_as_ngram(order), gamma.alias("gamma"), "children")
 
 
 def _interpolated(rows: Any, lower: Any, packing: Packing, order: int) -> Any:
@@ -139,10 +142,9 @@ def _with_histories(rows: Any, histories: Any, packing: Packing, order: int) -> 
 
 def _unigram_frame(spark: Any, probs: Array) -> Any:
     import pyarrow as pa
-    from pyspark.sql import functions as fn
 
     table = pa.table({LAST: pa.array(np.arange(len(probs), dtype=np.int32)), "p": pa.array(probs)})
-    return fn.broadcast(spark.createDataFrame(table))
+    return spark.createDataFrame(table)
 
 
 # --------------------------------------------------------------------------------------------------- adjusted counts
