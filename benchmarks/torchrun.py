@@ -1,14 +1,14 @@
 """What several processes are worth on this machine, and whether they learn what one would have learned.
 
-    python benchmarks/torchrun.py alike [--steps 100] [--names lstm tag ...]
+    python benchmarks/torchrun.py alike [--steps 100] [--rate 0.002] [--names lstm tag ...]
     python benchmarks/torchrun.py kills [--kills 20]
     python benchmarks/torchrun.py speed TEXT [--hidden 256,512] [--steps 60] [--rounds 3]
-    python benchmarks/torchrun.py sync TRAIN VALID [--steps 600] [--every 1,8,32]
+    python benchmarks/torchrun.py sync TRAIN VALID [--steps 640] [--every 1,2,8,32]
 
-alike: every family and task, float32 without dropout, by one process and by two: the largest relative difference of a loss.
+alike: every family and task without dropout, float32 and float64, by one process and by two: how far losses differ.
 kills: a process is killed at a random step; does the run end with the weights that it would have had?
 speed: tokens a second of one process with one thread, one with two, two with one each, the batch the same or twice as large.
-sync: validation perplexity and bytes sent, by gradients in every step and by averages of the weights now and then.
+sync: validation perplexity and bytes that a process sends, by gradients in every step or by averages of the weights.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import random
-import re
 import subprocess
 import sys
 import tempfile
@@ -33,30 +32,37 @@ from safetensors.numpy import load_file  # noqa: E402
 
 from tests.guards.cases import CASES, write_data  # noqa: E402
 from tests.training.test_distributed import job  # noqa: E402
-from tests.training.together import environment, launch, work  # noqa: E402
+from tests.training.together import Job, environment, launch, work  # noqa: E402
+
+TARGETS = {32: 1e-5, 64: 1e-9}  # largest relative difference of a loss, by the bits of a number
 
 
 def alike(options: argparse.Namespace, folder: Path) -> None:
-    """The largest relative difference of a loss, for each family and task."""
+    """The largest relative difference of a loss, for each family and task, in both precisions."""
     write_data(folder)
     names = [name for name, case in CASES.items() if case.is_net and case.needs is None]
     names = [name for name in names if name in (options.names or names)]
     changes = {"train.steps": options.steps, "train.batch": 16, "train.validate_steps": None}
-    changes |= {"train.learning_rate": 0.002}  # a loss that has come near 0 has no digits to compare
-    pairs = [{n: job(name, f"{n}-{name}", **changes) | {"float64": False} for n in ("one", "two")} for name in names]
-    assert launch([pair["two"] for pair in pairs], folder, timeout=3600) == [{}, {}]
+    changes |= {"train.learning_rate": options.rate}
+    kinds = [(name, bits) for name in names for bits in TARGETS]
+
+    def jobs(number: str) -> list[Job]:
+        return [job(name, f"{number}-{name}-{bits}", **changes) | {"float64": bits == 64} for name, bits in kinds]
+
+    assert launch(jobs("two"), folder, timeout=3600) == [{}, {}]
     os.chdir(folder)
-    assert work([pair["one"] for pair in pairs]) == {}
-    for name in names:
-        one, two = (_losses(folder / f"{number}-{name}") for number in ("one", "two"))
+    assert (errors := work(jobs("one"))) == {}, errors
+    largest = dict.fromkeys(TARGETS, 0.0)
+    for name, bits in kinds:
+        one, two = (_journal(folder / f"{number}-{name}-{bits}", "nats_per_token") for number in ("one", "two"))
         assert len(one) == len(two) == options.steps
         worst = max(abs(a - b) / abs(a) for a, b in zip(one, two, strict=True))
-        _say(f"alike {name}", f"{worst:.1e} relative over {len(one)} steps", "1e-5", worst <= 1e-5)
-
-
-def _losses(directory: Path) -> list[float]:
-    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    return [line["nats_per_token"] for line in lines if "nats_per_token" in line]
+        largest[bits] = max(largest[bits], worst)
+        figure = f"{worst:.1e} relative over {len(one)} steps, the last loss {one[-1]:.2g}"
+        _say(f"alike {name}, float{bits}", figure, f"{TARGETS[bits]:.0e}", worst <= TARGETS[bits])
+    for bits, worst in largest.items():
+        figure = f"{worst:.1e} relative, the largest of {len(names)} nets"
+        _say(f"alike, float{bits}, rate {options.rate}", figure, f"{TARGETS[bits]:.0e}", worst <= TARGETS[bits])
 
 
 def kills(options: argparse.Namespace, folder: Path) -> None:
@@ -104,28 +110,28 @@ def speed(options: argparse.Namespace, folder: Path) -> None:
 
 def _tokens_per_second(directory: Path) -> float:
     """Of the last lines of a journal, the best: each is of the last twenty steps."""
-    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    return max(line["tokens_per_second"] for line in lines[len(lines) // 2 :] if "tokens_per_second" in line)
+    found = _journal(directory, "tokens_per_second")
+    return max(found[len(found) // 2 :])
 
 
 def sync(options: argparse.Namespace, folder: Path) -> None:
-    """What is sent over the loopback device, and what is learned."""
-    common = {"model.hidden": 200, "train.batch": 64, "train.steps": options.steps, "model.dropout": 0.2}
-    common |= {"train.bptt": 35, "train.precision": "float32"}
+    """What a process sends, and what is learned in equally many steps."""
+    common = {"model.hidden": 128, "model.head": "full", "model.dropout": 0.0, "data.max_words": 2000}
+    common |= {"train.batch": 32, "train.bptt": 35, "train.steps": options.steps, "train.precision": "float32"}
     for every in [None, *options.every.split(",")]:
         settings = common | ({} if every is None else {"train.sync": every})
-        before = _loopback_bytes()
         _train(options.train, options.valid, folder / "sync", settings, processes=2, threads=1)
-        sent = _loopback_bytes() - before
         config = json.loads((folder / "sync" / "config.json").read_text())
-        name = "gradients in every step" if every is None else f"averages every {every} steps"
-        per_step = sent / options.steps / 1e6
-        print(f"{name}: perplexity {config['valid']['perplexity']:.2f}, {per_step:.2f} MB a step", flush=True)
+        sent = _journal(folder / "sync", "sent_bytes")[-1] / 1e6
+        name = "gradients in every step" if every is None else f"train.sync={every}"
+        quality = f"perplexity {config['valid']['perplexity']:.2f} after {config['outcome']['steps']} steps"
+        print(f"{name}: {quality}, {sent:.1f} MB sent, {sent / options.steps:.3f} a step", flush=True)
 
 
-def _loopback_bytes() -> int:
-    found = re.search(r"lo:\s*(\d+)", Path("/proc/net/dev").read_text())
-    return int(found[1]) if found else 0
+def _journal(directory: Path, key: str) -> list[float]:
+    """What the lines of a journal say, those that have the key."""
+    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    return [line[key] for line in lines if key in line]
 
 
 def _train(
@@ -152,6 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     what = parser.add_subparsers(dest="what", required=True)
     one = what.add_parser("alike")
     one.add_argument("--steps", type=int, default=100)
+    one.add_argument("--rate", type=float, default=0.002)
     one.add_argument("--names", nargs="*")
     one = what.add_parser("kills")
     one.add_argument("--kills", type=int, default=20)
@@ -163,8 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     one = what.add_parser("sync")
     one.add_argument("train", type=Path)
     one.add_argument("valid", type=Path)
-    one.add_argument("--steps", type=int, default=600)
-    one.add_argument("--every", default="1,8,32")
+    one.add_argument("--steps", type=int, default=640)
+    one.add_argument("--every", default="1,2,8,32")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         {"alike": alike, "kills": kills, "speed": speed, "sync": sync}[options.what](options, Path(folder))

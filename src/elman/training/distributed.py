@@ -141,7 +141,7 @@ class Processes(World):
         head = len(text).to_bytes(8, "big") + text[: FRAME_BYTES - 8]
         frame[: len(head)] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
         with self._exchange():
-            dist.broadcast(frame, 0)
+            self._broadcast(frame)
             read = bytes(frame.numpy())
             length = int.from_bytes(read[:8], "big")
             found = read[8 : 8 + length]
@@ -149,7 +149,7 @@ class Processes(World):
                 whole = torch.zeros(length, dtype=torch.uint8)
                 if self.is_first:
                     whole.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
-                dist.broadcast(whole, 0)
+                self._broadcast(whole)
                 found = bytes(whole.numpy())
         return kind(**json.loads(found))
 
@@ -159,14 +159,14 @@ class Processes(World):
         """The highest number that a process gives."""
         found = torch.tensor([value])
         with self._exchange():
-            dist.all_reduce(found, dist.ReduceOp.MAX)
+            self._reduce(found, dist.ReduceOp.MAX)
         return int(found)
 
     def sums(self, values: Sequence[float]) -> list[float]:
         """The sum of each number over all processes."""
         found = torch.tensor(values, dtype=torch.float64)
         with self._exchange():
-            dist.all_reduce(found)
+            self._reduce(found)
         return found.tolist()
 
     @torch.no_grad()
@@ -190,9 +190,9 @@ class Processes(World):
                 if rows is None:
                     self._sum_in_place(grad)
                 else:
-                    grad.index_copy_(0, rows, self._summed(grad.index_select(0, rows)))
+                    grad.index_copy_(0, rows, self._reduce(grad.index_select(0, rows)))
             flat = torch.cat([has_gradient.to(device=every[0].device), *(grad.flatten() for grad in small)])
-            self._summed(flat)
+            self._reduce(flat)
         counts, *parts = torch.split(flat, [len(every), *(grad.numel() for grad in small)])
         for grad, part in zip(small, parts, strict=True):
             grad.copy_(part.view_as(grad))
@@ -200,12 +200,19 @@ class Processes(World):
             if not count:
                 one.grad = None
 
-    def _summed(self, tensor: Tensor) -> Tensor:
-        dist.all_reduce(tensor)
+    def _reduce(self, tensor: Tensor, operation: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> Tensor:
+        """The same tensor, summed over all processes in place (or their maximum)."""
+        dist.all_reduce(tensor, operation)
+        self.sent_bytes += 2 * (self.size - 1) * tensor.nbytes // self.size  # in a ring, from each process to the next
         return tensor
 
+    def _broadcast(self, tensor: Tensor) -> None:
+        """The tensor of the first process takes the place of everybody's."""
+        dist.broadcast(tensor, 0)
+        self.sent_bytes += tensor.nbytes * self.is_first
+
     def _sum_in_place(self, tensor: Tensor) -> None:
-        plain = self._summed(tensor.contiguous())
+        plain = self._reduce(tensor.contiguous())
         if plain is not tensor:
             tensor.copy_(plain)
 
@@ -215,7 +222,7 @@ class Processes(World):
             return {}
         masks = [grad.flatten(1).any(1) if grad.ndim > 1 else grad != 0 for grad in gradients]
         flat = torch.cat(masks).to(torch.uint8)
-        dist.all_reduce(flat, dist.ReduceOp.MAX)
+        self._reduce(flat, dist.ReduceOp.MAX)
         masks = list(torch.split(flat, [len(grad) for grad in gradients]))
         found = {id(grad): mask.nonzero()[:, 0] for grad, mask in zip(gradients, masks, strict=True)}
         return {id(grad): found[id(grad)] for grad in gradients if len(found[id(grad)]) <= SPARSE_SHARE * len(grad)}
@@ -234,7 +241,7 @@ class Processes(World):
         with self._exchange():
             for tensor in tensors:
                 same = tensor.contiguous()
-                dist.broadcast(same, 0)
+                self._broadcast(same)
                 tensor.copy_(same)
 
     def joined(self, part: Tensor | None) -> Tensor | None:
@@ -249,14 +256,14 @@ class Processes(World):
         if part is not None:
             whole[self.rank :: self.size] = part.cpu()
         with self._exchange():
-            return self._summed(whole)
+            return self._reduce(whole)
 
     def stacked(self, part: Tensor) -> Tensor:
         """One row for each process."""
         whole = torch.zeros((self.size, *part.shape), dtype=part.dtype)
         whole[self.rank] = part
         with self._exchange():
-            return self._summed(whole)
+            return self._reduce(whole)
 
     # ------------------------------------------------------------------------------------------- when a process fails
 

@@ -291,12 +291,16 @@ class Trainer:
         state = self.state
         nats = state.logged_nats / max(state.logged_tokens, 1)
         likelihood = {"perplexity": perplexity(nats)} if self._last.is_likelihood else {}
+        sent = (
+            {"sent_bytes": self._world.sent_bytes} if self._world.size > 1 else {}
+        )  # since the processes were started
         self._write_metrics(
             nats_per_token=nats,
             **likelihood,
             learning_rate=self._last.learning_rate,
             gradient_norm=self._last.gradient_norm,
             tokens_per_second=round(self._pace.meter.tokens_per_second, 1),
+            **sent,
         )
         state.logged_nats, state.logged_tokens = 0.0, 0
 

@@ -78,6 +78,7 @@ class World:
 
     rank = 0
     size = 1
+    sent_bytes = 0  # by this process to the others
 
     def __init__(self, identity: str | None = None) -> None:
         self.identity = identity  # of the launch, where torchrun started this process
