@@ -81,6 +81,10 @@ class Count:
             if len(self.failures) < SHOWN_FAILURES:
                 self.failures.append(failure)
 
+    def add_good(self, number: int) -> None:
+        """So many more cases that went well."""
+        self.num_cases += number
+
     def figure(self, text: str = "", *, least: int = 1) -> Figure:
         """`12/12`, and the text; passed if nothing failed, short if fewer than the least number of cases were tried."""
         good = self.num_cases - self.num_failed

@@ -21,6 +21,7 @@ from reliability.row import Allowance, Figure, NotMeasurableError, Row
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "reliability.json"
+MEMORY = Path("/dev/shm")  # a file system in memory, if there is one: a kill leaves there what it leaves on a disk
 RESULT_MARK = "result: "
 GRACE_SECONDS = 300  # a row that takes longer than its share and this does not end
 PACKAGES = ("numpy", "torch", "safetensors", "tokenizers")
@@ -51,7 +52,7 @@ class Result:
 def measure_here(row: Row, *, is_full: bool, seed: int, seconds: float | None) -> None:
     """Measure one row in this process and print what was found as JSON."""
     share = (row.full_seconds if is_full else row.seconds) if seconds is None else seconds
-    folder = Path(tempfile.mkdtemp(prefix=f"elman-reliability-{row.number}-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"elman-reliability-{row.number}-", dir=MEMORY if MEMORY.is_dir() else None))
     try:
         figure: dict[str, object] = asdict(row.measure(Allowance(share, folder, seed, is_full)))
     except NotMeasurableError as error:
