@@ -63,6 +63,7 @@ class Row:
     measure: Callable[[Allowance], Figure]
     seconds: float  # of a short run
     full_seconds: float  # of a release's run
+    is_alone: bool = True  # it takes both processors, or measures milliseconds: no other row is measured meanwhile
 
 
 class Count:
