@@ -9,6 +9,7 @@ disconnects soak shutdown browser key paths contract startup.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -28,11 +29,15 @@ def make_models(folder: Path) -> None:
 
     text = elman.texts(line for topic in topics.values() for line in topic.splitlines() if line.strip())
     shared: dict[str, Any] = {"units": "word", "valid": "none", "reset_lines": False}
-    if not (folder / "kn").exists():
-        elman.train("lm", text, model="mkn", out=folder / "kn", **shared)
-    if not (folder / "lstm").exists():
-        settings = {"model.hidden": 256, "model.layers": 1}
-        elman.train("lm", text, model="lstm", out=folder / "lstm", epochs=0.05, settings=settings, threads=1, **shared)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two of these may begin at a time
+        if not (folder / "kn").exists():
+            elman.train("lm", text, model="mkn", out=folder / "kn", **shared)
+        if not (folder / "lstm").exists():
+            settings = {"model.hidden": 256, "model.layers": 1}
+            elman.train(
+                "lm", text, model="lstm", out=folder / "lstm", epochs=0.05, settings=settings, threads=1, **shared
+            )
 
 
 PROPERTIES: dict[str, Callable[[Path, bool], None]] = {

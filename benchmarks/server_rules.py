@@ -86,7 +86,7 @@ def contract(work: Path, full: bool) -> None:
     """The numbers of evaluate, by the OpenAI client and by lm-evaluation-harness; streams as answers."""
     tests("25_contract", "1e-6 counts, 1e-4 nets, every family", "tests/serve/test_contract.py")
     with served([work / "kn"]) as server:
-        asyncio.run(_same_text(server.port, 1000 if full else 150))
+        asyncio.run(_same_text(server.port, 1_000))
 
 
 async def _same_text(port: int, number: int) -> None:

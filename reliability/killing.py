@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import signal
@@ -14,14 +15,14 @@ from pathlib import Path
 from elman.core.files import RUN_FOLDER
 from elman.training.checkpoint import newest_checkpoint
 from elman.training.progress import Progress
-from reliability.processes import answer_of, forked
+from reliability.processes import NUM_LANES, answer_of, forked, in_lanes
 from reliability.row import Allowance, Count, Figure
 from reliability.runner import ROOT
 from reliability.trainings import CHECKPOINT_STEPS, FAMILIES, STEPS, Training, draw, end_of, litter_of, prepare
 from tests.core.faults import failing
 
 KILLS_AT_ONCE = 100
-SHORT = {"train.steps": 10, "train.validate_steps": 5}
+SHORT = {"train.steps": 6, "train.validate_steps": 3}
 STOPS = {"mid-epoch": 7, "epoch edge": 10, "last epoch": STEPS - 3}
 
 
@@ -57,9 +58,19 @@ def every_event(allowance: Allowance) -> Figure:
         num_events = answer_of(count_events, seconds=60, place=allowance.folder / "count.json")
         whole[kind] = end_of(out)
         cases += [(kind, at) for at in range(1, num_events + 1)]
+    drawn = draw(allowance.seed, cases)
+
+    def try_lane(lane: int) -> list[str | None]:
+        folder = allowance.folder / f"lane-{lane}"
+        folder.mkdir()
+        return [
+            _killed_at(kinds[kind], kind, at, data, folder / f"{kind[:3]}-{at}", whole[kind])
+            for kind, at in allowance.until_spent(drawn[lane::NUM_LANES])
+        ]
+
     count = Count()
-    for number, (kind, at) in enumerate(allowance.until_spent(draw(allowance.seed, cases))):
-        count.add(_killed_at(kinds[kind], kind, at, data, allowance.folder / f"k{number}", whole[kind]))
+    for failure in itertools.chain(*in_lanes(try_lane, allowance.folder)):
+        count.add(failure)
     return count.figure(f" of {len(cases):,} events", least=len(cases))
 
 

@@ -63,6 +63,7 @@ class Row:
     measure: Callable[[Allowance], Figure]
     seconds: float  # of a short run
     full_seconds: float  # of a release's run
+    is_alone: bool = True  # it takes both processors, or measures milliseconds: no other row is measured meanwhile
 
 
 class Count:
@@ -80,6 +81,10 @@ class Count:
             self.num_failed += 1
             if len(self.failures) < SHOWN_FAILURES:
                 self.failures.append(failure)
+
+    def add_good(self, number: int) -> None:
+        """So many more cases that went well."""
+        self.num_cases += number
 
     def figure(self, text: str = "", *, least: int = 1) -> Figure:
         """`12/12`, and the text; passed if nothing failed, short if fewer than the least number of cases were tried."""

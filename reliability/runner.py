@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import os
 import platform
 import shutil
@@ -12,15 +13,18 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
+from reliability.processes import NUM_LANES
 from reliability.row import Allowance, Figure, NotMeasurableError, Row
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "reliability.json"
+MEMORY = Path("/dev/shm")  # a file system in memory, if there is one: a kill leaves there what it leaves on a disk
 RESULT_MARK = "result: "
 GRACE_SECONDS = 300  # a row that takes longer than its share and this does not end
 PACKAGES = ("numpy", "torch", "safetensors", "tokenizers")
@@ -51,7 +55,7 @@ class Result:
 def measure_here(row: Row, *, is_full: bool, seed: int, seconds: float | None) -> None:
     """Measure one row in this process and print what was found as JSON."""
     share = (row.full_seconds if is_full else row.seconds) if seconds is None else seconds
-    folder = Path(tempfile.mkdtemp(prefix=f"elman-reliability-{row.number}-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"elman-reliability-{row.number}-", dir=MEMORY if MEMORY.is_dir() else None))
     try:
         figure: dict[str, object] = asdict(row.measure(Allowance(share, folder, seed, is_full)))
     except NotMeasurableError as error:
@@ -100,20 +104,50 @@ def measure(row: Row, *, is_full: bool, seed: int, seconds: float | None = None)
 
 
 def run_rows(
-    rows: Sequence[Row], *, is_full: bool, seed: int, seconds: float | None = None, place: Path = RESULTS
+    rows: Sequence[Row],
+    *,
+    is_full: bool,
+    seed: int,
+    seconds: float | None = None,
+    place: Path = RESULTS,
+    until: float = math.inf,
 ) -> bool:
-    """Measure rows one after the other, print a line for each, and write the results down. -> whether none failed"""
-    results = read_results(place)
+    """Measure rows, print a line for each, and write the results down. -> whether none failed
+
+    Results of other rows stay. until: the moment (monotonic) from which on no row is begun, those left are not measured.
+    """
+    results = {number: one for number, one in read_results(place).items() if number not in {row.number for row in rows}}
+    write_results(results, place)
     is_good = True
-    for row in rows:
-        result = measure(row, is_full=is_full, seed=seed, seconds=seconds)
-        print(f"{row.number}_{row.name.replace(' ', '_')}\t{result.figure}\t{row.target}\t{result.verdict}", flush=True)
+
+    def measure_in_time(row: Row) -> tuple[Row, Result | None]:
+        is_late = time.monotonic() >= until
+        return row, None if is_late else measure(row, is_full=is_full, seed=seed, seconds=seconds)
+
+    for row, result in _in_pairs(measure_in_time, rows):
+        if result is None:
+            print(f"{_label(row)}\tnot reached\t{row.target}\tnot measured", flush=True)
+            continue
+        print(f"{_label(row)}\t{result.figure}\t{row.target}\t{result.verdict}", flush=True)
         for failure in result.failures:
             print(f"  {failure}", file=sys.stderr, flush=True)
         is_good &= result.is_passed is not False
         results[row.number] = result
         write_results(results, place)
     return is_good
+
+
+def _in_pairs(
+    measure: Callable[[Row], tuple[Row, Result | None]], rows: Sequence[Row]
+) -> Iterator[tuple[Row, Result | None]]:
+    """First those that may be measured side by side, two at a time, then the others alone."""
+    with ThreadPoolExecutor(NUM_LANES) as pool:
+        yield from pool.map(measure, [row for row in rows if not row.is_alone])
+    yield from map(measure, [row for row in rows if row.is_alone])
+
+
+def _label(row: Row) -> str:
+    return f"{row.number}_{row.name.replace(' ', '_')}"
 
 
 def read_results(place: Path = RESULTS) -> dict[int, Result]:

@@ -14,22 +14,26 @@ from reliability.row import Allowance, Count, Figure, NotMeasurableError
 from tests.guards.cases import read_curve, write_data
 
 KILLS = 20
+KILLS_AT_ONCE = 10  # of one run, a restart each: starting torchrun anew takes longer than to go on
 STEPS = 100
 NOISE = {"model.hidden": 8, "model.head": "full", "train.batch": 8, "train.bptt": 8, "train.log_steps": 1}
 
 
 def killed_ranks(allowance: Allowance) -> Figure:
-    """SIGKILL of a random process in a random step: torchrun restarts them, and they go on to the same weights."""
+    """SIGKILL of a random process in a random step, ten times a run: torchrun restarts them, and the weights are the same."""
     launch, folder = _launcher(), allowance.folder
     write_data(folder)
-    settings = {"model.dropout": 0.3, "train.steps": 12, "train.checkpoint_steps": 2}
+    settings = {"model.dropout": 0.3, "train.steps": 2 * KILLS_AT_ONCE + 4, "train.checkpoint_steps": 2}
     launch([_job("whole", **settings)], folder)
     whole, rng, count = _weights(folder / "whole"), random.Random(allowance.seed), Count()
-    for number in allowance.until_spent(range(KILLS)):
-        name, place = f"killed-{number}", {"rank": rng.randrange(2), "step": rng.randrange(1, 12)}
-        errors = launch([_job(name, **settings) | {"stop": place}], folder, "--standalone", "--max-restarts", "1")
+    for first in allowance.until_spent(range(0, KILLS, KILLS_AT_ONCE)):
+        name = f"killed-{first}"
+        places = [{"rank": rng.randrange(2), "step": 2 * turn + rng.randint(1, 2)} for turn in range(KILLS_AT_ONCE)]
+        options = ("--standalone", "--max-restarts", str(KILLS_AT_ONCE))  # one each: torchrun gives up at one more
+        errors = launch([_job(name, **settings) | {"stop": places}], folder, *options)
         is_same = not any(errors) and _weights(folder / name) == whole
-        count.add(None if is_same else f"{place}: {errors}")
+        for place in places:
+            count.add(None if is_same else f"{place}: {errors}")
     return count.figure(" kills", least=KILLS)
 
 

@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 from elman.core.errors import ElmanError
-from reliability.fuzz import CASE_SECONDS, Target, targets
+from reliability.fuzz import CASE_SECONDS, Target, make_models, targets
 
 FILES = sorted(path for path in (Path(__file__).parents[1] / "data" / "regressions").glob("*/*"))
 
 
 @pytest.fixture(scope="module")
 def formats(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Target]:
-    return targets(tmp_path_factory.mktemp("formats"))
+    models = tmp_path_factory.mktemp("models")
+    make_models(models)
+    return targets(models, tmp_path_factory.mktemp("formats"))
 
 
 @pytest.fixture

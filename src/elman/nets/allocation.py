@@ -16,7 +16,7 @@ from elman.nets.memory import free_memory
 ALLOCATING = (torch.empty, torch.zeros, torch.ones, torch.full)
 
 BYTES_FACTOR = 8  # of a file's tensors: weights of 8 bits are made of others with 32
-SPARE_BYTES = 256 << 20
+SPARE_BYTES = 32 << 20  # of buffers that are in no file; what is refused must not have taken much already
 TENSORS_FACTOR = 50
 SPARE_TENSORS = 1_000
 
