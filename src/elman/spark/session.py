@@ -242,6 +242,7 @@ def _translation(error: Exception) -> ElmanError | None:
     if "stopped SparkContext" in text:
         return ElmanError(
             "the master of Spark does not answer, or has ended this run",
+            code="spark-failed",
             hint="is it a master of Spark 4, and do its workers live? its log says more",
         )
     if found := re.search(r"ElmanError: (.*?)(?:\n|$)", text):

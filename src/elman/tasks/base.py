@@ -283,9 +283,7 @@ class NetTask(Task[R], Generic[R, A, H]):
         self.model_settings(request.settings["model"])
         unused = self.unused_train_keys() | (frozenset() if request.init else {"freeze"})
         for key in unused & request.settings["train"].keys():
-            raise UsageError(
-                f"train.{key} does not apply to {self.name}", code="does-not-apply", hint=f"leave train.{key} out"
-            )
+            raise UsageError(f"train.{key} does not apply to {self.name}", code="does-not-apply", hint="leave it out")
 
     def new_record(
         self,

@@ -5,7 +5,6 @@ A row with a missing side is an error, or dropped and counted.
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -189,13 +188,13 @@ def _each_row(reader: Reader, choose: Choose, header: bool | None) -> Iterator[_
                 note = chosen.note
             row = chosen.parse(text)
             if not isinstance(row, Fault):
-                row = _in_form(row, reader, block.source)
+                row = in_form(row, reader, block.source)
             names = header if chosen.header is None else chosen.header
             is_header = is_first and not block.has_records and (names_columns(row) if names is None else names)
             yield _ReadLine(block, index, text, row, is_header, note)
 
 
-def _in_form(row: Row, reader: Reader, source: str) -> Row:
+def in_form(row: Row, reader: Reader, source: str) -> Row:
     """Both sides as they are to be read."""
     return reader.read_text(row[0], source).strip(" "), reader.read_text(row[1], source).strip(" ")
 
@@ -358,47 +357,3 @@ def checked(source: str, target: str, *, needs_target: bool = True) -> Row | Fau
         if not side and needs_target:
             return Fault(f"has an empty {name}", f"both sides must say something; {SKIP_HINT}")
     return source, target
-
-
-def read_aligned(sources: Sources, targets: Sources, data: ReadingConfig, found: Pairs) -> None:
-    """Line by line of two texts. Bad lines are seen here: dropped by a reader, they would move all that follow."""
-    readers = [Reader(side, data, any_bytes=True, keep_records=True) for side in (sources, targets)]
-    rows = itertools.zip_longest(*(_each_line(reader) for reader in readers))
-    for number, (source, target) in enumerate(rows, start=1):
-        if source is None or target is None:
-            counts = [number - 1, number - 1]
-            longer = 1 if source is None else 0
-            counts[longer] += 1 + sum(1 for _ in rows)
-            raise DataError(
-                f"the sources have {counts[0]:,} lines and the targets {counts[1]:,}",
-                code="misaligned",
-                hint="line n of the one is the translation of line n of the other",
-            )
-        (lines, index, text), (_, _, other) = source, target
-        if not text.strip() and not other.strip():
-            continue
-        row = _decoded(text, other, data)
-        if isinstance(row, Fault):
-            readers[0].drop(lines, index, row)
-        else:
-            found.add(_in_form(row, readers[0], lines.source), lines.source, lines.number(index))
-    found.num_dropped = readers[0].num_dropped
-
-
-def _each_line(reader: Reader) -> Iterator[tuple[LineBlock, int, bytes]]:
-    for lines in reader.blocks():
-        for index, text in enumerate(lines.split()):
-            yield lines, index, text
-
-
-def _decoded(source: bytes, target: bytes, data: ReadingConfig) -> Row | Fault:
-    texts = []
-    for name, side in (("source", source), ("target", target)):
-        try:
-            texts.append(side.decode(errors=data.errors))
-        except UnicodeDecodeError as error:
-            hint = f"--set data.errors=replace puts U+FFFD there, {SKIP_HINT}"
-            return Fault(f"has a {name} that is not UTF-8 at byte {error.start + 1}", hint, "bad-utf8")
-        if b"\0" in side:
-            return Fault(f"has a NUL in its {name}", f"is this a text? {SKIP_HINT}")
-    return checked(texts[0], texts[1])

@@ -16,6 +16,7 @@ import numpy as np
 from elman.core.arrays import Array
 from elman.core.errors import DataError
 from elman.tasks.classify.config import LabelledConfig
+from elman.text.aligned import read_aligned
 from elman.text.column_names import LABELS, TEXTS
 from elman.text.formats import SAMPLE_LINES, guess_task
 from elman.text.readers import SKIP_HINT, Fault, LineBlock, Sources
@@ -28,7 +29,6 @@ from elman.text.tables import (
     SourceLine,
     checked,
     choose_parser,
-    read_aligned,
     read_rows,
     read_sources,
 )

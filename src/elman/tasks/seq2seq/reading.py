@@ -11,6 +11,7 @@ from functools import partial
 
 from elman.core.errors import DataError
 from elman.tasks.seq2seq.config import PairsConfig
+from elman.text.aligned import read_aligned
 from elman.text.column_names import SOURCES, TARGETS
 from elman.text.formats import SAMPLE_LINES, guess_task
 from elman.text.readers import SKIP_HINT, Fault, LineBlock, Sources
@@ -22,7 +23,6 @@ from elman.text.tables import (
     SourceLine,
     checked,
     choose_parser,
-    read_aligned,
     read_rows,
     read_sources,
 )

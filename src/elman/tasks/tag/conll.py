@@ -14,10 +14,11 @@ from typing import Any, Literal
 
 from elman.core.errors import DataError
 from elman.tasks.tag.config import CONLLU_COLUMNS, SentencesConfig
+from elman.text.aligned import read_aligned
 from elman.text.formats import SAMPLE_LINES, guess_task
 from elman.text.readers import SKIP_HINT, Fault, LineBlock, Reader, Sources
 from elman.text.records import parser_says
-from elman.text.tables import Pairs, read_aligned
+from elman.text.tables import Pairs
 
 Format = Literal["lines", "conllu", "columns", "jsonl"]  # lines: words only, with spaces between
 NOT_GIVEN = "_"
