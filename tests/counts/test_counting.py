@@ -107,7 +107,7 @@ def test_too_little_memory_is_refused_with_the_least_that_works():
 
 
 def test_a_frequent_word_takes_little_memory() -> None:
-    """All places of one word are sorted at once, however many: of 8 M tokens, 2 M of them one word, `--memory 256M` took 317 MiB."""
+    """All places of one word are sorted at once: of 8 M tokens, 2 M of them one word, `--memory 256M` took 317 MiB."""
     text = np.random.default_rng(0).integers(1, 1000, 500_002).astype(np.uint16)
     positions, offsets = np.arange(500_000, dtype=np.uint32), np.array([0, 500_000], np.uint32)
     tracemalloc.start()
