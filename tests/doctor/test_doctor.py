@@ -11,6 +11,7 @@ import pytest
 
 import elman
 from elman.cli.app import run
+from elman.core.files import lock
 from elman.doctor import examine, installation
 
 
@@ -63,6 +64,16 @@ def test_an_unfinished_run_is_sent_on(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / "run.json").write_text("{}")
     (found,) = examine(tmp_path)
     assert found.remedy == f"elman resume {tmp_path} goes on with it"
+
+
+def test_a_run_that_is_going_on_is_busy_not_unfinished(tmp_path: Path) -> None:
+    """The doctor sent people to `elman resume`, which then refused: another process was writing there."""
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "run.json").write_text("{}")
+    with lock(tmp_path):
+        (found,) = examine(tmp_path)
+    assert found.what == f"busy: another process is writing into {tmp_path}"
+    assert "unfinished" in notes(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,18 @@ def lock(directory: Path) -> Iterator[None]:
                 path.rmdir()
 
 
+def is_locked(directory: Path) -> bool:
+    """Whether a process is writing into a directory now."""
+    try:
+        with (directory / LOCK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # there is no lock, or none that may be looked at
+        pass
+    return False
+
+
 def _make_directory(directory: Path) -> list[Path]:
     """Create the directory and its parents. -> those created, deepest first"""
     missing = []

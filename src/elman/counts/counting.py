@@ -145,6 +145,8 @@ def _extend(text: Array, positions: Array, offsets: Array, span: tuple[int, int]
     """Split the groups of equal n-grams of order k in a range by the next word."""
     bounds = offsets[span[0] : span[1] + 1].astype(np.int64)
     num_groups = span[1] - span[0]
+    if num_groups == 1:
+        return _extend_one(text, positions[bounds[0] : bounds[1]], k, bos)
     at = positions[bounds[0] : bounds[-1]].astype(np.int64)
     group = np.repeat(np.arange(num_groups), np.diff(bounds))
     word = np.take(text, at + k, mode="clip")
@@ -163,6 +165,23 @@ def _extend(text: Array, positions: Array, offsets: Array, span: tuple[int, int]
     first = np.flatnonzero(edge)
     children = np.bincount(group[first[:-1]], minlength=num_groups)
     return _Chunk(at, word[first[:-1]], np.diff(first), children)
+
+
+def _extend_one(text: Array, positions: Array, k: int, bos: int) -> _Chunk:
+    """_extend for one group, in a third of the memory: that of a frequent word may be larger than any chunk."""
+    word = np.take(text, positions.astype(np.int64) + k, mode="clip")
+    is_extended = word != bos
+    if not is_extended.all():
+        positions, word = positions[is_extended], word[is_extended]
+    position_bits = np.uint64(int(positions.max()).bit_length() if len(positions) else 0)
+    keys = word.astype(np.uint64)
+    keys <<= position_bits
+    keys |= positions
+    keys.sort()
+    word = (keys >> position_bits).astype(word.dtype)
+    keys &= (np.uint64(1) << position_bits) - np.uint64(1)
+    first = np.flatnonzero(np.concatenate(([True], word[1:] != word[:-1]))) if len(word) else np.zeros(0, np.int64)
+    return _Chunk(keys.view(np.int64), word[first], np.diff(first, append=len(word)), np.array([len(first)]))
 
 
 def _sort_within(group: Array, word: Array, position: Array) -> tuple[Array, Array]:

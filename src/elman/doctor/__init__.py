@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from elman.core.errors import MissingError
-from elman.core.files import holds_run
+from elman.core.files import holds_run, is_locked
 from elman.core.stored import MANIFEST
 from elman.doctor.finding import Finding as Finding
 
@@ -23,7 +23,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
         return
     if not path.exists():
         raise MissingError(f"there is no file or directory {path}", hint="is the name right?")
-    if path.is_dir() and ((path / MANIFEST).exists() or holds_run(path)):
+    if path.is_dir() and ((path / MANIFEST).exists() or holds_run(path) or is_locked(path)):
         from elman.doctor.model import examine_model
 
         yield from examine_model(path)

@@ -10,7 +10,7 @@ import numpy as np
 from elman import __version__
 from elman.api import load
 from elman.core.errors import ElmanError
-from elman.core.files import LOCK, RUN_FOLDER, holds_run
+from elman.core.files import LOCK, RUN_FOLDER, holds_run, is_locked
 from elman.core.stored import MANIFEST, NEW, Stored, open_directory
 from elman.doctor.finding import Finding, fine, note, wrong, wrong_by
 from elman.lm.protocol import FreeModel
@@ -21,7 +21,9 @@ TOLERANCE = 1e-4  # of a sum of probabilities, each rounded to float32
 
 def examine_model(directory: Path) -> Iterator[Finding]:
     """Its files one by one, what else lies there, and the model as a whole."""
-    if holds_run(directory):
+    if is_locked(directory):
+        yield note(f"busy: another process is writing into {directory}", "wait until it has ended, and look again")
+    elif holds_run(directory):
         yield note(f"an unfinished run is in {directory / RUN_FOLDER}", f"elman resume {directory} goes on with it")
     if not (directory / MANIFEST).exists():
         return
