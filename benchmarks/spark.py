@@ -3,7 +3,7 @@
     python benchmarks/spark.py identity TEXT [--lines N] [--order 5] [--model mkn] [-- TRAIN OPTIONS]
     python benchmarks/spark.py time TEXT [--tokens 1,5,17] [--masters local[1],local[2]] [--order 5] [--rounds 1]
     python benchmarks/spark.py memory TEXT [--lines N] [--fraction 0.005] [--partitions 32] [--conf K=V,…] [--order 5]
-    python benchmarks/spark.py cluster TEXT [--lines N] [--at 0,30] [--order 5]
+    python benchmarks/spark.py cluster TEXT [--lines N] [--at 0,30] [--conf K=V,…] [--order 5]
 
 TEXT is plain or .gz, one sentence a line. `identity` counts it with both engines and compares every entry of every table,
 to the bit. `time` takes the first so many million tokens: whole processes, from start to the saved model, in turns, the
@@ -193,7 +193,7 @@ def measure_memory(arguments: argparse.Namespace, work: Path) -> None:
         f"spark.eventLog.dir={events.as_uri()}",
         "spark.eventLog.compress=false",
         "spark.eventLog.rolling.enabled=false",
-        *filter(None, arguments.conf.split(",")),
+        *arguments.conf,
     )
     options = ("--model", arguments.model, "--set", f"model.order={arguments.order or 5}")
     local = train(text, work / "local", *options)
@@ -273,9 +273,8 @@ def count_on_cluster(arguments: argparse.Namespace, work: Path) -> None:
     options = ("--model", arguments.model, "--set", f"model.order={arguments.order or 5}")
     train(text, work / "local", *options)
     with cluster(work) as (url, worker):
-        engine = on_spark(
-            url, "spark.executor.cores=1", "spark.executor.memory=1g", f"spark.pyspark.python={sys.executable}"
-        )
+        own = ("spark.executor.cores=1", "spark.executor.memory=1g", f"spark.pyspark.python={sys.executable}")
+        engine = on_spark(url, *own, *arguments.conf)
         for seconds in map(float, arguments.at.split(",")):
             kill = functools.partial(kill_one_at, seconds, worker)
             found = train(text, work / "spark", *options, *engine, beside=kill)
@@ -298,7 +297,9 @@ def main() -> None:
         "--fraction", type=float, default=0.005, help="of the heap that Spark may sort, join and cache in"
     )
     parser.add_argument("--partitions", type=int, default=32)
-    parser.add_argument("--conf", default="", help="memory: more settings of Spark, KEY=VALUE with commas between")
+    parser.add_argument(
+        "--conf", default="", help="memory, cluster: more settings of Spark, KEY=VALUE with commas between"
+    )
     parser.add_argument("--at", default="0,30", help="seconds until an executor is killed; 0: none is")
     parser.add_argument("--order", type=int)
     parser.add_argument("--model", default="mkn")
@@ -306,6 +307,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path)
     arguments = parser.parse_args(own.split())
     arguments.options = rest.split()
+    arguments.conf = [pair for pair in arguments.conf.split(",") if pair]
     with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
         actions = {"identity": identity, "time": measure_time, "memory": measure_memory, "cluster": count_on_cluster}
         actions[arguments.what](arguments, Path(folder))
