@@ -3,14 +3,13 @@
     python benchmarks/spark.py identity TEXT [--lines N] [--order 5] [--model mkn] [-- TRAIN OPTIONS]
     python benchmarks/spark.py time TEXT [--tokens 1,5,17] [--masters local[1],local[2]] [--order 5] [--rounds 1]
     python benchmarks/spark.py memory TEXT [--lines N] [--fraction 0.005] [--partitions 32] [--conf K=V,…] [--order 5]
-    python benchmarks/spark.py cluster TEXT [--lines N] [--at 0,30] [--order 5]
+    python benchmarks/spark.py kill TEXT [--lines N] [--at 20,30,40] [--order 5]
 
 TEXT is plain or .gz, one sentence a line. `identity` counts it with both engines and compares every entry of every table,
 to the bit. `time` takes the first so many million tokens: whole processes, from start to the saved model, in turns, the
 best of several rounds. `memory` counts with little memory to sort, join and cache in, a fraction of the text itself, reads
-from Spark's event log how much that was and what was spilled to disk, and compares the tables. `cluster` starts a master and a
-worker with two executors on loopback, counts there, kills an executor after so many seconds (0: none), and compares the
-tables. Needs the extra `scale` and Java.
+from Spark's event log how much that was and what was spilled to disk, and compares the tables. `kill` counts on two
+executors, kills one of them after so many seconds, and compares the tables again. Needs the extra `scale` and Java.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import contextlib
 import functools
 import gzip
 import json
-import socket
 import subprocess
 import sys
 import tempfile
@@ -220,51 +218,12 @@ def read_events(folder: Path) -> dict[str, int]:
     return {"memory_bytes": sum(memory), "tasks": tasks, "spilled_bytes": spilled}
 
 
-@contextlib.contextmanager
-def cluster(work: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """A standalone master with one worker on loopback. -> its URL, and the worker, whose children are executors"""
-    import pyspark
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    url = f"spark://127.0.0.1:{port}"
-    own = ("--host", "127.0.0.1", "--webui-port", "0")
-    commands = (
-        ("org.apache.spark.deploy.master.Master", *own, "--port", str(port)),
-        ("org.apache.spark.deploy.worker.Worker", *own, "--cores", "2", "--memory", "2g", "-d", str(work), url),
-    )
-    with contextlib.ExitStack() as stack:
-        stack.callback(lambda: [process.wait(60) for process in started])
-        started: list[subprocess.Popen[bytes]] = []
-        for name, *options in commands:
-            command = [str(Path(pyspark.__file__).parent / "bin" / "spark-class"), name, *options]
-            log = stack.enter_context((work / f"{name.rpartition('.')[2]}.log").open("wb"))
-            started.append(subprocess.Popen(command, stdout=log, stderr=log))
-            stack.callback(started[-1].terminate)
-            wait_for_port(port, started[0])
-        yield url, psutil.Process(started[-1].pid)
-
-
-def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Until somebody listens there."""
-    for _ in range(240):
-        with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        if process.poll() is not None:
-            break
-        time.sleep(0.5)
-    sys.exit("the master does not start")
-
-
-def count_on_cluster(arguments: argparse.Namespace, work: Path) -> None:
-    def kill_one_at(seconds: float, worker: psutil.Process, driver: int) -> None:
-        if not seconds:
-            return
+def kill_executors(arguments: argparse.Namespace, work: Path) -> None:
+    def kill_one_at(seconds: float, number: int) -> None:
         time.sleep(seconds)
-        executors = [one for one in worker.children() if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline())]
-        if not executors or not psutil.pid_exists(driver):
+        family = psutil.Process(number).children(recursive=True)
+        executors = [one for one in family if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline())]
+        if not executors:
             sys.exit(f"there is no executor after {seconds} s")
         executors[0].kill()
 
@@ -272,24 +231,22 @@ def count_on_cluster(arguments: argparse.Namespace, work: Path) -> None:
     tokens = copy_lines(arguments.text, text, lines=arguments.lines)
     options = ("--model", arguments.model, "--set", f"model.order={arguments.order or 5}")
     train(text, work / "local", *options)
-    with cluster(work) as (url, worker):
-        engine = on_spark(
-            url, "spark.executor.cores=1", "spark.executor.memory=1g", f"spark.pyspark.python={sys.executable}"
+    for seconds in map(float, arguments.at.split(",")):
+        kill = functools.partial(kill_one_at, seconds)
+        found = train(text, work / "spark", *options, *on_spark("local-cluster[2,1,1024]"), beside=kill)
+        tables = compare(work / "local", work / "spark")
+        print(
+            json.dumps({"tokens": tokens, "killed_after": seconds, "seconds": round(found.seconds, 1), **tables}),
+            flush=True,
         )
-        for seconds in map(float, arguments.at.split(",")):
-            kill = functools.partial(kill_one_at, seconds, worker)
-            found = train(text, work / "spark", *options, *engine, beside=kill)
-            tables = compare(work / "local", work / "spark")
-            ran = {"tokens": tokens, "killed_after": seconds, "seconds": round(found.seconds, 1)}
-            print(json.dumps(ran | tables), flush=True)
-            if tables["different"]:
-                sys.exit("the tables differ")
+        if tables["different"]:
+            sys.exit("the tables differ")
 
 
 def main() -> None:
     own, _, rest = " ".join(sys.argv[1:]).partition(" -- ")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("identity", "time", "memory", "cluster"))
+    parser.add_argument("what", choices=("identity", "time", "memory", "kill"))
     parser.add_argument("text", type=Path)
     parser.add_argument("--lines", type=int)
     parser.add_argument("--tokens", default="1,5,17", help="millions")
@@ -299,7 +256,7 @@ def main() -> None:
     )
     parser.add_argument("--partitions", type=int, default=32)
     parser.add_argument("--conf", default="", help="memory: more settings of Spark, KEY=VALUE with commas between")
-    parser.add_argument("--at", default="0,30", help="seconds until an executor is killed; 0: none is")
+    parser.add_argument("--at", default="20,30,40", help="seconds")
     parser.add_argument("--order", type=int)
     parser.add_argument("--model", default="mkn")
     parser.add_argument("--rounds", type=int, default=1)
@@ -307,7 +264,7 @@ def main() -> None:
     arguments = parser.parse_args(own.split())
     arguments.options = rest.split()
     with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
-        actions = {"identity": identity, "time": measure_time, "memory": measure_memory, "cluster": count_on_cluster}
+        actions = {"identity": identity, "time": measure_time, "memory": measure_memory, "kill": kill_executors}
         actions[arguments.what](arguments, Path(folder))
 
 

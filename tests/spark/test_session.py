@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -94,6 +95,41 @@ def test_a_java_that_is_gone_does_not_hide_why_the_run_ends(monkeypatch: pytest.
     monkeypatch.setattr(module, "_start", lambda *arguments: GoneSession())
     with pytest.raises(KeyboardInterrupt), module.session(CountConfig(engine="spark", master="local[1]")):
         raise KeyboardInterrupt
+
+
+class Builder:
+    """Notes what a session is to be made with."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, str] = {}
+
+    def master(self, url: str) -> Builder:
+        return self
+
+    def appName(self, name: str) -> Builder:  # noqa: N802
+        return self
+
+    def config(self, key: str, value: str) -> Builder:
+        self.settings[key] = value
+        return self
+
+    def getOrCreate(self) -> Builder:  # noqa: N802
+        return self
+
+
+def test_a_local_spark_writes_where_other_temporary_files_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's own place is /tmp, whatever TMPDIR says."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # it sets them, and the test takes them away again
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+
+    def place(master: str, conf: str = "") -> str | None:
+        started = module._start(SimpleNamespace(builder=Builder()), master, CountConfig(conf=conf), tmp_path)
+        found: str | None = started.settings.get("spark.local.dir")
+        return found
+
+    assert place("local[2]") == str(tmp_path)
+    assert place("local[2]", "spark.local.dir=/large") == "/large"
+    assert place("spark://host:7077") is None
 
 
 @pytest.mark.parametrize(

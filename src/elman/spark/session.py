@@ -178,6 +178,7 @@ def _start(SparkSession: Any, master: str, config: CountConfig, folder: Path) ->
         # all is in one process: with Spark's own 1 GB, 5 M tokens of order 5 ran out of memory
         quarter = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 22
         settings.setdefault("spark.driver.memory", f"{max(1024, quarter)}m")
+        settings.setdefault("spark.local.dir", str(folder))  # in TMPDIR, and gone with all else; Spark's own is /tmp
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a machine that has lost its network counts, too
     if "spark.pyspark.python" in settings:
         os.environ["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
