@@ -2,7 +2,7 @@
 
     python benchmarks/torchrun.py alike [--steps 100] [--rate 0.002] [--names lstm tag ...]
     python benchmarks/torchrun.py kills [--kills 20]
-    python benchmarks/torchrun.py speed TEXT [--hidden 256,512] [--steps 60] [--rounds 3]
+    python benchmarks/torchrun.py speed TEXT [--hidden 256,512] [--steps 20] [--rounds 3]
     python benchmarks/torchrun.py sync TRAIN VALID [--steps 640] [--every 0,1,2,8,32]
 
 alike: every family and task without dropout, float32 and float64, by one process and by two: how far losses differ.
@@ -100,7 +100,8 @@ def speed(options: argparse.Namespace, folder: Path) -> None:
         for _ in range(options.rounds):
             for name, (processes, threads, rows) in ways.items():
                 settings = {"model.hidden": hidden, "train.batch": rows, "train.steps": options.steps}
-                settings |= {"train.bptt": 35, "model.dropout": 0.2, "train.precision": "float32"}
+                settings |= {"train.bptt": 35, "model.dropout": 0.2, "train.precision": "float32", "model.head": "full"}
+                settings |= {"train.log_steps": 5, "data.max_words": 2000}
                 _train(options.text, None, folder / "speed", settings, processes=processes, threads=threads)
                 best[name] = max(best[name], _tokens_per_second(folder / "speed"))
         base = best["1 process, 1 thread"]
@@ -165,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     one = what.add_parser("speed")
     one.add_argument("text", type=Path)
     one.add_argument("--hidden", default="256,512")
-    one.add_argument("--steps", type=int, default=60)
+    one.add_argument("--steps", type=int, default=20)
     one.add_argument("--rounds", type=int, default=3)
     one = what.add_parser("sync")
     one.add_argument("train", type=Path)
