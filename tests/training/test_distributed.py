@@ -193,7 +193,7 @@ def test_bytes_that_are_sent_are_counted(_folder: Path, _errors: list[dict[str, 
     for name in ("two-lstm", "averaged"):
         lines = [json.loads(line) for line in (_folder / name / "metrics.jsonl").read_text().splitlines()]
         sent[name] = np.diff([line["sent_bytes"] for line in lines if "sent_bytes" in line])
-    beside = sent["averaged"][0]  # in the second step nothing is sent but sums of losses and what the first process says
+    beside = sent["averaged"][0]  # of the second step: sums of losses, and what the first process says
     assert 1024 < beside < 2048
     assert num_bytes <= sent["two-lstm"][0] - beside <= num_bytes + 1024
     assert 2 * num_bytes <= sent["averaged"][2] - beside <= 2 * num_bytes + 1024
