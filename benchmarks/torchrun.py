@@ -2,13 +2,13 @@
 
     python benchmarks/torchrun.py alike [--steps 100] [--rate 0.002] [--names lstm tag ...]
     python benchmarks/torchrun.py kills [--kills 20]
-    python benchmarks/torchrun.py speed TEXT [--hidden 256,512] [--steps 60] [--rounds 3]
-    python benchmarks/torchrun.py sync TRAIN VALID [--steps 640] [--every 1,2,8,32]
+    python benchmarks/torchrun.py speed TEXT [--hidden 256,512] [--steps 20] [--rounds 3]
+    python benchmarks/torchrun.py sync TRAIN VALID [--steps 640] [--every 0,1,2,8,32]
 
 alike: every family and task without dropout, float32 and float64, by one process and by two: how far losses differ.
 kills: a process is killed at a random step; does the run end with the weights that it would have had?
 speed: tokens a second of one process with one thread, one with two, two with one each, the batch the same or twice as large.
-sync: validation perplexity and bytes that a process sends, by gradients in every step or by averages of the weights.
+sync: validation perplexity and bytes that a process sends, by gradients in every step (0) or by averages of the weights.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def speed(options: argparse.Namespace, folder: Path) -> None:
         for _ in range(options.rounds):
             for name, (processes, threads, rows) in ways.items():
                 settings = {"model.hidden": hidden, "train.batch": rows, "train.steps": options.steps}
-                settings |= {"train.bptt": 35, "model.dropout": 0.2, "train.precision": "float32"}
+                settings |= {"train.bptt": 35, "model.dropout": 0.2, "train.precision": "float32", "model.head": "full"}
+                settings |= {"train.log_steps": 5, "data.max_words": 2000}
                 _train(options.text, None, folder / "speed", settings, processes=processes, threads=threads)
                 best[name] = max(best[name], _tokens_per_second(folder / "speed"))
         base = best["1 process, 1 thread"]
@@ -117,13 +118,13 @@ def _tokens_per_second(directory: Path) -> float:
 def sync(options: argparse.Namespace, folder: Path) -> None:
     """What a process sends, and what is learned in equally many steps."""
     common = {"model.hidden": 128, "model.head": "full", "model.dropout": 0.0, "data.max_words": 2000}
-    common |= {"train.batch": 32, "train.bptt": 35, "train.steps": options.steps, "train.precision": "float32"}
-    for every in [None, *options.every.split(",")]:
-        settings = common | ({} if every is None else {"train.sync": every})
+    common |= {"train.batch": 16, "train.bptt": 20, "train.steps": options.steps, "train.precision": "float32"}
+    for every in options.every.split(","):
+        settings = common | ({} if every == "0" else {"train.sync": every})
         _train(options.train, options.valid, folder / "sync", settings, processes=2, threads=1)
         config = json.loads((folder / "sync" / "config.json").read_text())
         sent = _journal(folder / "sync", "sent_bytes")[-1] / 1e6
-        name = "gradients in every step" if every is None else f"train.sync={every}"
+        name = "gradients in every step" if every == "0" else f"train.sync={every}"
         quality = f"perplexity {config['valid']['perplexity']:.2f} after {config['outcome']['steps']} steps"
         print(f"{name}: {quality}, {sent:.1f} MB sent, {sent / options.steps:.3f} a step", flush=True)
 
@@ -165,13 +166,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     one = what.add_parser("speed")
     one.add_argument("text", type=Path)
     one.add_argument("--hidden", default="256,512")
-    one.add_argument("--steps", type=int, default=60)
+    one.add_argument("--steps", type=int, default=20)
     one.add_argument("--rounds", type=int, default=3)
     one = what.add_parser("sync")
     one.add_argument("train", type=Path)
     one.add_argument("valid", type=Path)
     one.add_argument("--steps", type=int, default=640)
-    one.add_argument("--every", default="1,2,8,32")
+    one.add_argument("--every", default="0,1,2,8,32")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         {"alike": alike, "kills": kills, "speed": speed, "sync": sync}[options.what](options, Path(folder))

@@ -187,16 +187,16 @@ def test_weights_that_are_averaged_now_and_then_are_learned(_folder: Path, _erro
 
 
 def test_bytes_that_are_sent_are_counted(_folder: Path, _errors: list[dict[str, Any]]) -> None:
-    """float64: of two processes each sends what is added up, in every step a gradient, or in the fourth three averages."""
+    """float64: of two processes each sends what is added up: gradients, or in the fourth step weights and squares."""
     num_bytes = 8 * sum(value.size for value in weights(_folder / "averaged").values())
     sent = {}
     for name in ("two-lstm", "averaged"):
         lines = [json.loads(line) for line in (_folder / name / "metrics.jsonl").read_text().splitlines()]
         sent[name] = np.diff([line["sent_bytes"] for line in lines if "sent_bytes" in line])
-    beside = sent["averaged"][0]  # in the second step nothing is sent but sums of losses and what the first process says
+    beside = sent["averaged"][0]  # of the second step: sums of losses, and what the first process says
     assert 1024 < beside < 2048
     assert num_bytes <= sent["two-lstm"][0] - beside <= num_bytes + 1024
-    assert 3 * num_bytes <= sent["averaged"][2] - beside
+    assert 2 * num_bytes <= sent["averaged"][2] - beside <= 2 * num_bytes + 1024
 
 
 def test_a_run_goes_on_after_a_process_was_killed(_folder: Path, _errors: list[dict[str, Any]]) -> None:
@@ -223,6 +223,7 @@ def test_a_full_disk_ends_all_processes_and_leaves_the_checkpoint(tiny_disk: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_machine_is_killed_and_another_takes_its_place(_folder: Path, _errors: list[dict[str, Any]]) -> None:
     """Two torchruns with a process each are two machines to all of us. One is killed with all that it started."""
     with socket.socket() as free:

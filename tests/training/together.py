@@ -23,6 +23,7 @@ from typing import Any
 from unittest import mock
 
 import elman
+from elman.training.world import LostProcessError
 from tests.guards.cases import float64
 
 Job = dict[str, Any]
@@ -81,6 +82,8 @@ def work(jobs: Sequence[Job]) -> dict[str, list[Any]]:
                 stack.enter_context(mock.patch(name, value))
             try:
                 (elman.train if "task" in job else elman.resume)(**job)
+            except LostProcessError:
+                raise  # torchrun restarts it
             except elman.ElmanError as error:
                 errors[str(job.get("out") or job.get("directory"))] = [error.exit_code, error.what]
     return errors
