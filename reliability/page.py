@@ -19,7 +19,8 @@ HEAD = """\
 What elman survives, each property as a figure that was measured. `make reliability` measures all rows within 15 minutes
 on two cores; `make reliability-full` is a release's run and takes up to 75 minutes; `python -m reliability --rows 1,8`
 measures some. A row does as many cases as fit into its time and says how many those were,
-`short` where they are fewer than asked for; what is drawn at random depends on `--seed` alone.
+`short` where they are fewer than asked for; what is drawn at random depends on `--seed` alone. A run of all rows begins
+afresh: a row that it does not reach is not measured.
 Inputs that once broke something are in `tests/data/regressions`, and the tests run them all.
 
 | # | property | figure to hit | measured | | when, and for how long |

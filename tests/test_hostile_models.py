@@ -44,7 +44,9 @@ def copied(model: Path, to: Path, **settings: Any) -> Path:
 
 
 @pytest.mark.parametrize("name", ["lm", "nets", "classify"])
-@pytest.mark.parametrize("settings", [{"hidden": 3_000}, {"hidden": 12_000}, {"hidden": 200_000}, {"hidden": 1 << 40}, {"layers": 10**6}])
+@pytest.mark.parametrize(
+    "settings", [{"hidden": 3_000}, {"hidden": 12_000}, {"hidden": 200_000}, {"hidden": 1 << 40}, {"layers": 10**6}]
+)
 def test_settings_of_a_far_larger_net_take_no_memory(
     models: dict[str, Path], tmp_path: Path, name: str, settings: dict[str, int]
 ) -> None:

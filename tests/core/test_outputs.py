@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,30 @@ def test_a_minus_is_stdout(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
 def test_a_device_is_written_into_and_stays_a_device(tmp_path: Path) -> None:
     write(Path("/dev/null"), b"text")
     assert Path("/dev/null").is_char_device()
+
+
+def test_a_pipe_is_written_into_and_a_link_stays_a_link(tmp_path: Path) -> None:
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    os.mkfifo(pipe)
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
+    reader.start()
+    write(pipe, b"text")
+    reader.join(60)
+    assert found == [b"text"] and pipe.is_fifo()
+    link.symlink_to(target)
+    write(link, b"new")  # it points to nothing yet
+    assert link.is_symlink() and target.read_bytes() == b"new"
+    with pytest.raises(WriteError, match="is there already"):
+        write(link, b"newer")
+    write(link, b"newer", overwrite=True)
+    assert link.is_symlink() and target.read_bytes() == b"newer"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the device is one of Linux")
+def test_a_device_without_room_is_an_error_for_people() -> None:
+    with pytest.raises(WriteError, match="no space left"):
+        write(Path("/dev/full"), b"text")
 
 
 def test_a_place_where_no_file_can_be_is_refused_at_once(tmp_path: Path) -> None:

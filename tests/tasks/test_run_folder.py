@@ -165,6 +165,47 @@ def test_resume_tidies_up_what_a_kill_left_of_a_run_whose_model_is_there(text: P
     assert not list(out.glob("*.new")) and not (out / ".lock").exists()
 
 
+def test_a_kill_while_the_run_of_a_saved_model_is_removed_leaves_the_model_and_resume_tidies_up(
+    text: Path, tmp_path: Path
+) -> None:
+    train(text, tmp_path / "whole", model="bigram", settings={})
+    at, num_left = 0, 0
+    while True:
+        directory, at = tmp_path / str(at), at + 1
+        shutil.copytree(tmp_path / "whole", directory)
+        write_run(directory, {"run.json": b"{}", "ids.bin": b"1 2 3"})
+        (directory / "checkpoints" / "step-1").mkdir()
+        (directory / "checkpoints" / "step-1" / "weights").write_bytes(b"4 5 6")
+        with contextlib.suppress(Crash), failing(at, Crash, for_good=True) as count:
+            run_folder.remove_run(directory)
+        if count[0] < at:
+            break
+        assert elman.load(directory).record.model.family == "bigram"
+        if not (directory / "checkpoints").exists():  # its name is gone first: what is left is no run
+            num_left += 1
+            assert elman.resume(directory).record.model.family == "bigram"
+            assert contents_of(directory) == contents_of(tmp_path / "whole")
+            assert not list(directory.glob("checkpoints*"))
+    assert num_left > 5
+
+
+def test_an_empty_folder_of_checkpoints_and_stray_files_are_no_run_and_in_no_models_way(
+    text: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "m"
+    (out / "checkpoints").mkdir(parents=True)
+    with pytest.raises(UsageError, match="no run to go on with"):
+        elman.resume(out)
+    (out / "checkpoints").rmdir()
+    train(text, out, model="bigram", settings={})
+    (out / "checkpoints").mkdir()
+    (out / "config.json.new").write_text("half")
+    assert elman.load(out).record.model.family == elman.resume(out).record.model.family == "bigram"
+    assert not list(out.glob("*.new"))
+    train(text, out, model="unigram", settings={}, overwrite=True)
+    assert elman.load(out).record.model.family == "unigram"
+
+
 def test_what_a_kill_leaves_of_a_run_that_was_being_written_is_in_nobodys_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

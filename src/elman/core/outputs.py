@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from elman.core.errors import ElmanError, WriteError
-from elman.core.files import LOCK, RUN_FOLDER, replacing
+from elman.core.files import LOCK, RUN_FOLDER, replacing, write_errors
 from elman.core.stored import MANIFEST, NEW, holds_model, read_manifest
 
 STDOUT = "-"
@@ -58,6 +58,7 @@ def open_output(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
             file = sys.stdout.buffer
             stack.callback(file.flush)
         elif path.exists() and not path.is_file():  # a device or a pipe, which no file can replace
+            stack.enter_context(write_errors(path))
             file = stack.enter_context(path.open("wb"))
         else:
             file = stack.enter_context(stack.enter_context(replacing(path.resolve())).open("wb"))  # a link stays one

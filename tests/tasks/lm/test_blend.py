@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import elman
 from elman.core.errors import UsageError
 from elman.tasks.lm import blend
-from elman.training import examiner
+from elman.training import examiner, speed
 from elman.training.budget import Budget
 from elman.training.progress import Progress
 from elman.training.signals import Stopped
@@ -203,3 +204,22 @@ def test_long_texts_are_counted_in_the_cheaper_way() -> None:
         for tokens, vocab_size, seconds in ((900_000, 10_000, 600), (900_000, 10_000, 60), (90_000, 60, 600))
     ]
     assert names == ["snm", "mkn", "mkn"]
+
+
+def test_resume_keeps_what_the_budget_planned(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The net, its batch and its passes are those of the machine that began, however fast the one is that goes on."""
+    with pytest.raises(KeyboardInterrupt):
+        train(files, tmp_path / "m", settings={"train.steps": 12}, model="lstm", on_progress=interrupt_at(5))
+    planned = json.loads((tmp_path / "m" / "checkpoints" / "run.json").read_text())
+
+    def measured_again() -> None:
+        raise AssertionError("the plan was made already")
+
+    monkeypatch.setattr(speed, "measure_machine", measured_again)
+    found = elman.resume(tmp_path / "m").record.model_dump(mode="json")
+    assert planned["record"]["model"]["hidden"] > 0 and planned["train"]["steps"] == 12
+    assert found["model"] == planned["record"]["model"]
+    decided = {key: value for key, value in planned["train"].items() if value is not None}
+    assert {key: found["train"][key] for key in decided} == decided
