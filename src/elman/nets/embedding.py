@@ -10,6 +10,8 @@ from elman.core.arrays import Array
 from elman.nets.dropout import drop_words
 from elman.nets.int8 import Int8Matrix
 
+SMALL = 0.05  # bound of random vectors
+
 
 class Embedding(Module):
     """A vector for each word of the vocabulary: learned, or read from a file and fine-tuned or frozen."""
@@ -31,10 +33,10 @@ class Embedding(Module):
         """A tensor of the type of its vectors, on their device."""
         return self.weight.scales if isinstance(self.weight, Int8Matrix) else self.weight
 
-    def initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
-        """Small random vectors, or the given ones; a NaN row is a word missing from the file."""
+    def initialise(self, rng: torch.Generator, vectors: Array | None, *, bound: float = SMALL) -> None:
+        """Random vectors, uniform in +-bound, or the given ones; a NaN row is a word missing from the file."""
         with torch.no_grad():
-            self.weight.uniform_(-0.05, 0.05, generator=rng)
+            self.weight.uniform_(-bound, bound, generator=rng)
             if vectors is not None:
                 given = torch.from_numpy(vectors).to(self.weight.dtype)
                 self.weight.copy_(torch.where(given.isnan(), self.weight, given))

@@ -8,11 +8,13 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn import Parameter
 
+from elman.core.arrays import Array
 from elman.nets.cross_entropy import cross_entropy, target_log_probs
 from elman.nets.head import Head
 from elman.nets.int8 import linear
 from elman.nets.maxent import SparseLogits
 from elman.nets.ngrams import HeadSymbols
+from elman.nets.sampling import log_frequencies
 
 
 class FullHead(Head):
@@ -30,6 +32,11 @@ class FullHead(Head):
             self.bias.zero_()
             if not self._is_tied:
                 self.weight.uniform_(-0.05, 0.05, generator=rng)
+
+    def begin_with(self, counts: Array) -> None:
+        """Let the bias predict the unigram distribution. counts: (V,)"""
+        with torch.no_grad():
+            self.bias.copy_(torch.from_numpy(log_frequencies(counts)))
 
     def symbols(self) -> HeadSymbols:
         """One column for each word."""

@@ -19,7 +19,7 @@ from elman.core.errors import DataError, UsageError
 from elman.core.tensors import refuse_not_finite
 from elman.nets.attention_encoder import AttentionEncoder
 from elman.nets.config import NetConfig
-from elman.nets.embedding import Embedding
+from elman.nets.embedding import SMALL, Embedding
 from elman.nets.encoder import BidirectionalStack
 from elman.nets.heads import build_head
 from elman.nets.inputs import NetInputs
@@ -38,6 +38,8 @@ class VocabularyNet(Module, Generic[C]):
     Heads other than `full` need the counts of words. The net's own `config` is the given one with every size filled
     in: all that is needed to build the net again.
     """
+
+    word_bound = SMALL  # random word vectors are uniform in +-word_bound
 
     def __init__(self, config: C, inputs: NetInputs) -> None:
         super().__init__()
@@ -83,7 +85,7 @@ class VocabularyNet(Module, Generic[C]):
         return self.stack.multiply_adds() + projection + self.head.multiply_adds()
 
     def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
-        self.embedding.initialise(rng, vectors)
+        self.embedding.initialise(rng, vectors, bound=self.word_bound)
         self.stack.initialise(rng)
         if self.projection is not None:
             draw_weights(rng, self.projection.weight, inputs=self.projection.in_features)

@@ -55,3 +55,14 @@ def test_few_pairs_come_in_small_steps() -> None:
 def test_letters_come_in_smaller_steps_than_words() -> None:
     many = {"num_pairs": 124_000, "source_tokens": 1_000_000, "target_tokens": 910_000}
     assert plan(900, **many, vocab_size=71).train["batch"] < plan(900, **many).train["batch"]
+
+
+def test_a_run_of_less_than_a_pass_makes_smaller_and_bolder_steps() -> None:
+    """A minute on 80,000 sentences was 206 steps of 200: half of one pass, at the rate of long runs."""
+    many = {"num_pairs": 80_000, "source_tokens": 660_000, "target_tokens": 727_000, "vocab_size": 12_800}
+    short, long = plan(46, **many), plan(1800, **many)
+    assert short.passes < 1 <= long.passes
+    assert short.train["batch"] < long.train["batch"] / 3
+    assert (
+        short.train["learning_rate"] * short.model["hidden"] > 1.5 * long.train["learning_rate"] * long.model["hidden"]
+    )

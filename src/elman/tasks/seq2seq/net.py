@@ -67,6 +67,8 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
     longest_source: tokens of the longest source it is to be trained on, for what has a place for each.
     """
 
+    # With +-0.05 so little of a word reaches the output that for hundreds of steps only its bias learns (docs/log.md)
+    word_bound = 0.5
     encoder: BidirectionalStack | UnidirectionalStack | AttentionEncoder
     _num_batches: Tensor
 
@@ -89,6 +91,8 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
         self.register_buffer("_num_batches", torch.zeros((), dtype=torch.float64), persistent=False)
         if rng is not None:
             self._initialise(rng, None)
+            if inputs.counts is not None and isinstance(self.head, FullHead):
+                self.head.begin_with(inputs.counts)  # how frequent words are need not be learned first
 
     @abstractmethod
     def _complete(self, config: Seq2SeqConfig, longest_source: int | None) -> Seq2SeqConfig:
@@ -117,7 +121,7 @@ class PairModel(NeuralLm[Seq2SeqConfig]):
     def _initialise(self, rng: torch.Generator, vectors: Array | None) -> None:
         super()._initialise(rng, vectors)
         if not self.config.shared_words:
-            self.source_embedding.initialise(rng, None)
+            self.source_embedding.initialise(rng, None, bound=self.word_bound)
 
     @classmethod
     def from_tensors(cls, config: Seq2SeqConfig, tensors: Mapping[str, Array], *, vocab_size: int) -> Self:

@@ -15,9 +15,11 @@ MIN_PASSES, MAX_PASSES = 5.0, 20.0
 MIN_TOKENS, MAX_TOKENS = 350, 3000  # target tokens of a step: many small steps find attention sooner
 MAX_LETTERS = 1200  # target tokens of a step where targets are characters
 STEPS_PER_PASS = 400  # steps of a pass, at least, where there are enough target tokens
+STEPS = 800  # steps of a run, at least: in 185,000 tokens BLEU 8.4 by 206 steps, 12.6 by 412 (docs/log.md)
 WORDS = 200  # symbols from which on targets count as words; fewer are characters
 MANY_TOKENS = 150_000  # target characters from which on little is memorised, so that less dropout is needed
 RATE = 0.5  # learning rate times hidden size: .008 for 64, .002 for 256
+SHORT_RATE = 1.0  # the same where there is no time for a whole pass: BLEU 4.1 to 8.4 (docs/log.md)
 BLOCKS, BLOCKS_RATE = 3, 0.25  # layers of a transformer, and its learning rate times hidden size
 
 
@@ -48,9 +50,10 @@ def plan_pairs(means: Means, *, num_pairs: int, source_tokens: int, target_token
     if "tied" not in model and has_words:
         chosen["tied"] = True
     settings: dict[str, Any] = {}
+    passes = passes_of(hidden)
     if "batch" not in train:
         most_tokens = MAX_TOKENS if has_words else MAX_LETTERS
-        tokens = min(most_tokens, max(MIN_TOKENS, target_tokens // STEPS_PER_PASS))
+        tokens = min(most_tokens, max(MIN_TOKENS, min(target_tokens / STEPS_PER_PASS, passes * target_tokens / STEPS)))
         settings["batch"] = max(1, round(tokens * num_pairs / target_tokens))
-    rate = (BLOCKS_RATE if family == "transformer" else RATE) / hidden
-    return Plan(chosen, settings | adam_settings(train, rate=round(rate, 4)), passes_of(hidden), f"{num_pairs:,} pairs")
+    rate = BLOCKS_RATE if family == "transformer" else RATE if passes >= 1 else SHORT_RATE
+    return Plan(chosen, settings | adam_settings(train, rate=round(rate / hidden, 4)), passes, f"{num_pairs:,} pairs")
