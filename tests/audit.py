@@ -17,8 +17,9 @@ import elman
 PACKAGE = str(Path(elman.__file__).parent)
 LOOPBACK = ("127.", "::1", "localhost")
 WATCHED = ("pickle.find_class", "socket.connect", "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn")
-# These start programs because they were asked to: the browser of `elman studio`, the program that draws in its own time.
-STARTERS = ("pictures.py", "cli/studio.py")
+# These start programs because they were asked to: the browser of `elman studio`, the program that draws in its own time,
+# the Java of count.engine=spark. None of them loads or serves a model.
+STARTERS = ("pictures.py", "cli/studio.py", "spark/session.py")
 
 _events: list[str] = []
 
