@@ -14,8 +14,11 @@ from tests.guards.cases import CASES, MIXTURE, call, describe_case, differences,
 HERE = Path(__file__).parent
 REFERENCES: dict[str, Any] = json.loads((HERE / "references.json").read_text())
 # What models of version 0.1.0 answer where new ones are meant to answer otherwise: with context=fixed the sum of a source
-# reaches the decoder's cells today, and in theirs the output alone. Never made anew.
+# reaches the decoder's cells today, and in theirs the output alone; their nets of pairs began with smaller word vectors.
+# Never made anew.
 OLD_REFERENCES: dict[str, Any] = REFERENCES | json.loads((HERE / "references-0.1.0.json").read_text())
+# What its stopped runs go on to: from the weights that they began with, by the code of today.
+STOPPED_REFERENCES = REFERENCES | {name: OLD_REFERENCES[name] for name in ("seq2seq-attention", "qa-generated")}
 
 
 @pytest.fixture(scope="module")
@@ -90,4 +93,4 @@ def test_runs_that_version_0_1_0_stopped_go_on_to_the_same_model(
     resume_case(f"{name}.stopped")
     found = describe_case(name, f"{name}.stopped")
     assert not found["model"]["config"].get("spelling")
-    check(of_version_0_1_0(found), of_version_0_1_0(REFERENCES[name]))
+    check(of_version_0_1_0(found), of_version_0_1_0(STOPPED_REFERENCES[name]))
