@@ -81,7 +81,7 @@ def test_characters_get_longer_windows_and_all_symbols_at_once() -> None:
 def test_attention_gets_longer_pieces_a_lower_rate_and_no_window_beyond_the_text() -> None:
     found = plan("transformer", 1150, **PTB)
     assert 200 <= found.model["hidden"] <= 320 and "window" not in found.model
-    assert found.train == {"batch": 32, "bptt": 70, "learning_rate": 0.0015}
+    assert found.train == {"batch": 32, "bptt": 70, "learning_rate": 0.002}
     little = plan("transformer", 60, num_tokens=90, vocab_size=20)
     assert little.model["window"] == 90
     given = plan("transformer", 60, model={"window": "7"}, train={"optimiser": "sgd"}, **PTB)

@@ -21,7 +21,7 @@ Reset = Annotated[Literal["before", "after"] | None, Field(exclude_if=lambda val
 
 # Matrices of hidden x hidden, for inputs and state each, that a layer of this kind has
 GATES = {"rnn": 1, "gru": 3, "lstm": 4, "transformer": 6}
-RATES = {"rnn": 0.0015, "gru": 0.0025, "transformer": 0.0015}  # Adam's peak rate for wide nets; the LSTM takes more
+RATES = {"rnn": 0.0015, "gru": 0.0025, "transformer": 0.002}  # Adam's peak rate for wide nets; the LSTM takes more
 HEAD_WIDTH = 48  # smallest width of an attention head, where the number of heads is not given
 
 
