@@ -141,7 +141,12 @@ def test_a_local_spark_writes_where_other_temporary_files_are(tmp_path: Path, mo
         (
             "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.",
             ElmanError,
-            "master of Spark",
+            "Spark has stopped",
+        ),
+        (
+            'java.lang.NullPointerException: the return value of "org.apache.spark.sql.execution.SparkPlan.session()" is null',
+            ElmanError,
+            "Spark has stopped",
         ),
         ("Job aborted\nCaused by: java.lang.RuntimeException: broken", ElmanError, "broken"),
         ("elman.core.errors.ElmanError: an executor has elman 0.0.1\nhint: x", ElmanError, "an executor has"),

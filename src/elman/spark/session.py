@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -75,8 +76,12 @@ def _stop(spark: Any) -> None:
     """A signal to all of a group ends Java, too: that it is gone must not hide why we stop."""
     from py4j.protocol import Py4JError
 
-    with contextlib.suppress(Py4JError, OSError):
-        spark.stop()
+    logging.disable(logging.ERROR)  # py4j logs a traceback for a Java that is gone
+    try:
+        with contextlib.suppress(Py4JError, OSError):
+            spark.stop()
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _adopt(running: Any, config: CountConfig) -> None:
@@ -240,11 +245,12 @@ def _translation(error: Exception) -> ElmanError | None:
             hint="--set count.conf=spark.executor.memory=8g (spark.driver.memory with a local master), or more partitions:"
             " spark.sql.shuffle.partitions=1000",
         )
-    if "stopped SparkContext" in text:
+    if "stopped SparkContext" in text or "SparkPlan.session()" in text:  # the second: stopped while it planned
         return ElmanError(
-            "the master of Spark does not answer, or has ended this run",
+            "Spark has stopped: its master does not answer, or has ended this run, or its own memory is full",
             code="spark-failed",
-            hint="is it a master of Spark 4, and do its workers live? its log says more",
+            hint="is it a master of Spark 4, and do its workers live? its log says more; spark.driver.memory=8g in count.conf"
+            " gives a local master more",
         )
     if found := re.search(r"ElmanError: (.*?)(?:\n|$)", text):
         return ElmanError(found[1], code="spark-failed")
