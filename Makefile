@@ -10,12 +10,12 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 demo: $(VENV)/.run
 	$(BIN)/elman demo
 
-# A few minutes: what takes longer is in `make slow`.
+# A few minutes: what takes longer is in `make slow`. Both watch that nothing unpickles, calls another machine or starts a program.
 test: lint types
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -p tests.audit -n 2 --dist worksteal -m "not slow"
 
 slow: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+	$(BIN)/python -m pytest -p tests.audit -n 2 --dist worksteal -m slow
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -31,6 +31,14 @@ def test_what_counts(event: str, arguments: tuple[object, ...], file: str, is_fo
     assert find_breach(event, arguments, files[:1]) is None
 
 
+def test_rows_of_spark_come_as_pickles_and_nothing_else_does() -> None:
+    transport = "/usr/lib/python3/site-packages/pyspark/serializers.py"
+    for file, is_found in (("spark/lines.py", False), ("store.py", True)):
+        found = find_breach("pickle.find_class", ("__builtin__", "bytearray"), [transport, f"{PACKAGE}/{file}"])
+        assert (found is not None) == is_found
+    assert find_breach("pickle.find_class", ("os", "system"), [f"{PACKAGE}/spark/lines.py"]) is not None
+
+
 def test_a_test_fails_that_makes_elman_unpickle(tmp_path: Path) -> None:
     place = tmp_path / "test_it.py"
     place.write_text(
