@@ -14,7 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from elman.core.errors import UsageError
-from elman.training import keeper
+from elman.training import examiner, keeper
 from elman.training import loop as trainer_module
 from elman.training.budget import Budget, Reserve, format_duration, parse_duration, process_started, training_end
 from elman.training.loop import Trainer
@@ -124,6 +124,17 @@ def test_a_budget_is_never_overrun_and_at_most_a_twentieth_is_left(
     assert took <= seconds
     assert took >= 0.95 * seconds
     assert made.outcome is not None and made.outcome.why == "the budget is used up"
+
+
+@pytest.mark.parametrize(("fewest", "is_fitted"), [(30, True), (100, False)])
+def test_where_validation_is_slow_the_temperature_is_fitted_on_fewer_tokens(
+    fewest: int, is_fitted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seven rounds of all 150 tokens would take a twentieth of the time; a fiftieth is given, which is enough for 60."""
+    monkeypatch.setattr(examiner, "FEWEST_TEMPERATURE_TOKENS", fewest)
+    made, _, took = timed_run(1000.0, ready=0.0, step=5.0, valid=50.0 / (7 * 150), exact=0.0)
+    assert made.outcome is not None and (made.outcome.temperature is not None) == is_fitted
+    assert took <= 1000.0
 
 
 def test_the_rate_is_annealed_by_time() -> None:

@@ -286,7 +286,7 @@ def _finish(
     from elman.training.signals import Stopped
 
     task, budget = run.task, run.budget
-    deadline = float("inf") if budget is None else budget.deadline - max(0.5, 0.01 * budget.seconds)
+    deadline = float("inf") if budget is None else budget.deadline - min(10.0, max(0.5, 0.01 * budget.seconds))
     trained = time.monotonic()
     model = task.wrap(run.record, run.examples.assets, run.net, None)
     try:

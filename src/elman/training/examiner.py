@@ -21,9 +21,9 @@ from elman.training.validation import Validation, score_exactly, validate
 MEASUREMENT_SHARE = 0.005
 # Exact scoring is timed on so many tokens: 16 + 32 + ... + 512, the pieces in which it reads.
 MEASURED_TOKENS = 1008
-# The temperature is fitted on so many tokens, in so many rounds, if that takes at most this share of a budget.
-TEMPERATURE_TOKENS = 1 << 15
+# The temperature is fitted in so many rounds, on so many tokens, or as many of them as this share of a budget allows.
 TEMPERATURE_ROUNDS = 7
+TEMPERATURE_TOKENS, FEWEST_TEMPERATURE_TOKENS = 1 << 15, 1 << 11
 TEMPERATURE_SHARE = 0.02
 # Exact scoring at the end takes at most this share of a budget.
 EXACT_SHARE = 0.1
@@ -103,6 +103,7 @@ class StreamExaminer:
         self._timed_tokens = 4 * rows * bptt
         self._reset_lines = reset_lines
         self._exact_seconds = 0.0  # of exact scoring, per token; 0 until it was timed
+        self._temperature_tokens = TEMPERATURE_TOKENS
 
     def validate(self, run: Run, *, should_stop: ShouldStop) -> Validation:
         """The loss of the weights to keep, on all of the text, in batches."""
@@ -117,24 +118,30 @@ class StreamExaminer:
         reserve.validation_seconds = per_token * num_tokens
         if not self._is_exact and reserve.validation_seconds > VALIDATION_SHARE * pace.budget.seconds:
             pace.validates, reserve.validation_seconds = False, 0.0  # the last weights are kept, whatever it would say
-        temperature_seconds = TEMPERATURE_ROUNDS * per_token * min(num_tokens, TEMPERATURE_TOKENS)
-        if with_temperature and temperature_seconds <= TEMPERATURE_SHARE * pace.budget.seconds:
-            reserve.temperature_seconds = temperature_seconds
         if not self._is_exact:
             return
+        self._temperature_tokens = wanted = min(num_tokens, TEMPERATURE_TOKENS)
+        most = TEMPERATURE_SHARE * pace.budget.seconds
+        if TEMPERATURE_ROUNDS * per_token * wanted > most:
+            self._temperature_tokens = int(most / (TEMPERATURE_ROUNDS * per_token))
+        if with_temperature and self._temperature_tokens >= min(wanted, FEWEST_TEMPERATURE_TOKENS):
+            reserve.temperature_seconds = TEMPERATURE_ROUNDS * per_token * self._temperature_tokens
         self._exact_seconds = self._time_exact_scoring(pace)
         reserve.exact_seconds = min(self._exact_seconds * num_tokens, EXACT_SHARE * pace.budget.seconds)
 
     def evaluate_final_weights(self, run: Run, pace: Pace, *, should_stop: ShouldStop) -> FinalEvaluation:
-        """Fit the temperature; then score the text as `evaluate` does, or its first part where time is short."""
+        """Fit the temperature; then score the text as `evaluate` does, or its first part where time is short.
+
+        Not where a mixture will be: its weights do what a temperature would (71.56 without, 71.56 with 1.1; docs/log.md).
+        """
+        if not self._is_exact:
+            return FinalEvaluation(None, is_whole=False)
         notes, temperature = [], None
         if run.config.fit_temperature:
             if not pace.is_late() and (pace.budget is None or pace.reserve.temperature_seconds):
                 temperature = self._fit_temperature(run, should_stop=should_stop)
             else:
                 notes.append("this budget has no time to fit the temperature of the softmax")
-        if not self._is_exact:
-            return FinalEvaluation(None, is_whole=False, temperature=temperature, notes=tuple(notes))
         tally = self._score_in_time(pace, should_stop=should_stop)
         is_whole = tally.tokens == len(self.ids)
         if not is_whole:
@@ -147,7 +154,9 @@ class StreamExaminer:
         """Fit the temperature of the model's softmax, if it has one; evaluations that are cut short do not count."""
 
         def loss() -> float:
-            validation = validate(self.model, self.batches, max_tokens=TEMPERATURE_TOKENS, should_stop=should_stop)
+            validation = validate(
+                self.model, self.batches, max_tokens=self._temperature_tokens, should_stop=should_stop
+            )
             return math.nan if should_stop() else validation.nats_per_token
 
         return fit_temperature(run.module, loss, rounds=TEMPERATURE_ROUNDS)

@@ -40,8 +40,9 @@ COMMITTEE_DROPOUT = (
 # 768 units: 91.6 with these, where ten minutes of 512 units without them have 90.1 (docs/log.md)
 MANY_PASSES, WORD_DROPOUT, WEIGHT_DROPOUT = 40, 0.1, 0.4
 MIN_SPEEDUP = 1.5  # of products in bfloat16, from which on a step is faster, too
-# An eighth of Penn Treebank, equal work: two nets of 256 units 153.2 at best, one of 400 units 163.1
-NET_PASSES, MAX_NETS = 15, 4  # passes of one net, from which on more time goes into more nets, and how many at most
+# An eighth of Penn Treebank, equal work: two nets of 256 units 153.2 at best, one of 400 units 163.1. All of it: a net of 9
+# passes in its mixture 71.9, one of 15 71.6, four of these 66.5 (docs/log.md)
+NET_PASSES, MAX_NETS = 10, 4  # passes of one net, from which on more time goes into more nets, and how many at most
 MAX_PASSES = 100  # after so many, with as much dropout as there is, a net gets no better
 LARGE_PRODUCTS = ("lstm", "transformer", "window")  # families that gain from bfloat16: no small products step by step
 

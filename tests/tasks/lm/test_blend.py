@@ -131,11 +131,26 @@ def test_a_vocabulary_too_large_for_the_time_is_for_counting(files: tuple[Path, 
     counts = blend.choose_counts(5_000_000, 900_000, budget_seconds=60.0)
     budget = Budget(60.0, time.monotonic())
     few, many = (
-        blend.finishing_seconds(counts, examples, vocab_size=size, budget=budget)  # type: ignore[arg-type]
+        blend.finishing_seconds(SimpleNamespace(counts=counts, vocab_size=size, model=None), examples, budget)  # type: ignore[arg-type]
         for size in (10_000, 900_000)
     )
     assert blend.has_time_for_a_net(budget, few)
     assert not blend.has_time_for_a_net(budget, many)
+
+
+def test_more_nets_are_given_more_time_to_be_mixed(files: tuple[Path, Path]) -> None:
+    """An hour of four nets was tuned on a quarter of its validation text: time was kept for one."""
+    examples = SimpleNamespace(arrays={"train": np.zeros(900_000), "valid": np.zeros(70_000)})
+    counts = blend.choose_counts(900_000, 10_000, budget_seconds=3600.0)
+    one, four = (
+        blend.finishing_seconds(
+            SimpleNamespace(counts=counts, vocab_size=10_000, model=SimpleNamespace(nets=nets)),  # type: ignore[arg-type]
+            examples,  # type: ignore[arg-type]
+            Budget(3600.0, time.monotonic()),
+        )
+        for nets in (1, 4)
+    )
+    assert four - one == pytest.approx(3 * 70_000 * (blend.FIT_SECONDS + 10_000 * blend.SOFTMAX_SECONDS))
 
 
 def test_without_validation_text_it_is_the_net_alone(files: tuple[Path, Path]) -> None:

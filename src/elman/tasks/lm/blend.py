@@ -37,7 +37,7 @@ NET = "lstm"
 MIN_NET_SECONDS = 8.0  # below, a net does not even see the words often enough to be worth its start
 SNM_SECONDS, MKN_SECONDS = 18e-6, 3e-6  # a token of training text, on a slow core
 SNM_SHARE = 0.03  # of a budget that the better of the two may take
-FIT_SECONDS = 3e-4  # a token of validation text, for a net of some 700 units
+FIT_SECONDS = 3e-4  # a token of validation text and net, of some 700 units
 SOFTMAX_SECONDS = (
     6e-9  # a token and word of the vocabulary, for the narrowest net: what counts where there are very many
 )
@@ -68,12 +68,13 @@ def choose_counts(num_tokens: int, vocab_size: int, *, budget_seconds: float) ->
     return (SnmConfig if can_skip else KneserNeyConfig).model_validate({})
 
 
-def finishing_seconds(counts: Config, examples: TextExamples, *, vocab_size: int, budget: Budget) -> float:
-    """What is kept of a budget, after the training of the net, to count, to fit the mixture and to save it."""
-    each = SNM_SECONDS if isinstance(counts, SnmConfig) else MKN_SECONDS
+def finishing_seconds(record: LmRecord, examples: TextExamples, budget: Budget) -> float:
+    """What is kept of a budget, after the training of the nets, to count, to fit the mixture and to save it."""
+    vocab_size, num_nets = record.vocab_size, getattr(record.model, "nets", 1)
+    each = SNM_SECONDS if isinstance(record.counts, SnmConfig) else MKN_SECONDS
     num_valid, softmax = len(examples.arrays["valid"]), SOFTMAX_SECONDS * vocab_size
-    wanted = MIN_FIT_SECONDS + (FIT_SECONDS + softmax) * num_valid
-    least = 2.0 * softmax * min(num_valid, MIN_FIT_TOKENS)  # to see how long it takes, and then to fit
+    wanted = MIN_FIT_SECONDS + num_nets * (FIT_SECONDS + softmax) * num_valid
+    least = 2.0 * num_nets * softmax * min(num_valid, MIN_FIT_TOKENS)  # to see how long it takes, and then to fit
     fit = max(least, min(wanted, max(USUAL_FIT_SECONDS, FIT_SHARE * budget.seconds)))
     return each * len(examples.arrays["train"]) + fit + SAVE_WORD_SECONDS * vocab_size
 

@@ -211,7 +211,7 @@ class LmTask(TextTask[LmRecord]):
         """To count, and to fit the mixture; nothing where the net is all there is."""
         if record.counts is None:
             return 0.0
-        return finishing_seconds(record.counts, examples, vocab_size=record.vocab_size, budget=budget)
+        return finishing_seconds(record, examples, budget)
 
     def finish(
         self, model: Model, examples: TextExamples, outcome: Outcome, *, deadline: float
