@@ -158,7 +158,7 @@ def test_time_for_many_passes_goes_into_several_nets_rather_than_a_very_wide_one
         means = Means(seconds, 4 * FLOPS, model, is_limited=True)
         return plan_text(find_family("lstm").record, means, family="lstm", **PTB)
 
-    short, long = limited(600), limited(7200)
+    short, long = limited(400), limited(7200)
     assert "nets" not in short.model
     assert long.model["nets"] > 1 and long.model["hidden"] == 512 and 10 <= long.passes < 40
     assert "nets" not in limited(7200, nets=1).model and limited(7200, nets=1).model["hidden"] > 512
