@@ -165,6 +165,10 @@ def test_time_for_many_passes_goes_into_several_nets_rather_than_a_very_wide_one
     assert limited(7200, nets=2).passes < limited(7200, nets=1, hidden=limited(7200, nets=2).model["hidden"]).passes
 
 
+def test_plain_cells_are_never_very_wide() -> None:
+    assert plan("rnn", 57_600, **PTB).model["hidden"] == 512 < plan("lstm", 57_600, **PTB).model["hidden"]
+
+
 def test_a_text_that_is_read_many_times_gets_more_kinds_of_dropout() -> None:
     seldom, often = plan("lstm", 3600, **PTB), plan("lstm", 57_600, **PTB)
     assert "weight_drop" not in seldom.model and "dropout_embedding" not in seldom.model

@@ -21,6 +21,7 @@ SIZES = (64, 100, 128, 160, 200, 256, 320, 400, 512, 640, 768, 1024, 1280, 1536)
 # A step is slower than its products at their best: by 1 + NARROW / hidden, and by 1 + FEW / rows of a batch. Fitted to the
 # steps of LSTMs of 64 to 400 in batches of 8 to 64 on one core. What is not a product does not gain from bfloat16.
 NARROW, FEW = 70.0, 5.0
+WIDEST = {"rnn": 512}  # wider, plain cells diverge at the rate that suits these, and at half of it learn less
 MANY_WORDS = 5_000  # vocabulary size below which the full softmax is cheap
 FULL_FROM = 1024  # hidden size that must be affordable with a full softmax; else the head is sampled
 ADAPTIVE_SHARE = 0.12  # share of the full softmax's work that an adaptive one does
@@ -191,6 +192,8 @@ def _choose_hidden(work: _Work, head: str, vocab_size: int, samples: Any) -> int
     """
     best = SIZES[0]
     for size in SIZES:
+        if size > WIDEST.get(work.family, math.inf):
+            break
         outputs = _outputs(head, vocab_size, samples, size)
         is_small = work.weights(size, 0) <= 10.0 * work.num_tokens
         if is_small and work.is_affordable(size, outputs):
