@@ -138,6 +138,17 @@ def test_a_vocabulary_too_large_for_the_time_is_for_counting(files: tuple[Path, 
     assert not blend.has_time_for_a_net(budget, many)
 
 
+def test_a_minute_of_much_text_is_long_enough_for_a_net() -> None:
+    """100 novels are counted in seconds; and in twice as many where others use the machine."""
+    examples = SimpleNamespace(arrays={"train": np.zeros(17_700_000), "valid": np.zeros(43_816)})
+    counts = blend.choose_counts(17_700_000, 58_051, budget_seconds=60.0)
+    record = SimpleNamespace(counts=counts, vocab_size=58_051, model=None)
+    alone, crowded = (Budget(60.0, time.monotonic() - 5.0, crowding) for crowding in (1.0, 2.0))
+    kept = [blend.finishing_seconds(record, examples, budget) for budget in (alone, crowded)]  # type: ignore[arg-type]
+    assert blend.has_time_for_a_net(alone, kept[0])
+    assert kept[1] - kept[0] == pytest.approx(17_700_000 * blend.MKN_SECONDS)
+
+
 def test_more_nets_are_given_more_time_to_be_mixed(files: tuple[Path, Path]) -> None:
     """An hour of four nets was tuned on a quarter of its validation text: time was kept for one."""
     examples = SimpleNamespace(arrays={"train": np.zeros(900_000), "valid": np.zeros(70_000)})

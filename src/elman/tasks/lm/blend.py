@@ -35,7 +35,8 @@ from elman.training.budget import Budget
 
 NET = "lstm"
 MIN_NET_SECONDS = 8.0  # below, a net does not even see the words often enough to be worth its start
-SNM_SECONDS, MKN_SECONDS = 18e-6, 3e-6  # a token of training text, on a slow core
+# A token of training text, on a slow core that nobody else uses: 17.7 M tokens take 4 s for Kneser-Ney on two fast ones.
+SNM_SECONDS, MKN_SECONDS = 18e-6, 0.8e-6
 SNM_SHARE = 0.03  # of a budget that the better of the two may take
 FIT_SECONDS = 3e-4  # a token of validation text and net, of some 700 units
 SOFTMAX_SECONDS = (
@@ -76,7 +77,7 @@ def finishing_seconds(record: LmRecord, examples: TextExamples, budget: Budget) 
     wanted = MIN_FIT_SECONDS + num_nets * (FIT_SECONDS + softmax) * num_valid
     least = 2.0 * num_nets * softmax * min(num_valid, MIN_FIT_TOKENS)  # to see how long it takes, and then to fit
     fit = max(least, min(wanted, max(USUAL_FIT_SECONDS, FIT_SHARE * budget.seconds)))
-    return each * len(examples.arrays["train"]) + fit + SAVE_WORD_SECONDS * vocab_size
+    return budget.crowding * each * len(examples.arrays["train"]) + fit + SAVE_WORD_SECONDS * vocab_size
 
 
 def has_time_for_a_net(budget: Budget, finishing: float) -> bool:
