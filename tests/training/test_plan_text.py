@@ -167,6 +167,8 @@ def test_time_for_many_passes_goes_into_several_nets_rather_than_a_very_wide_one
 
 def test_plain_cells_are_never_very_wide() -> None:
     assert plan("rnn", 57_600, **PTB).model["hidden"] == 512 < plan("lstm", 57_600, **PTB).model["hidden"]
+    wide, very_wide = (plan("rnn", 57_600, model={"hidden": size}, **PTB).train["learning_rate"] for size in (512, 768))
+    assert very_wide == pytest.approx(wide * (512 / 768) ** 2)
 
 
 def test_a_text_that_is_read_many_times_gets_more_kinds_of_dropout() -> None:

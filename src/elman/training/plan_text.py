@@ -21,7 +21,7 @@ SIZES = (64, 100, 128, 160, 200, 256, 320, 400, 512, 640, 768, 1024, 1280, 1536)
 # A step is slower than its products at their best: by 1 + NARROW / hidden, and by 1 + FEW / rows of a batch. Fitted to the
 # steps of LSTMs of 64 to 400 in batches of 8 to 64 on one core. What is not a product does not gain from bfloat16.
 NARROW, FEW = 70.0, 5.0
-WIDEST = {"rnn": 512}  # wider, plain cells diverge at the rate that suits these, and at half of it learn less
+WIDEST = {"rnn": 512}  # wider, plain cells diverge at the rate that suits these, and at a lower one learn less
 MANY_WORDS = 5_000  # vocabulary size below which the full softmax is cheap
 FULL_FROM = 1024  # hidden size that must be affordable with a full softmax; else the head is sampled
 ADAPTIVE_SHARE = 0.12  # share of the full softmax's work that an adaptive one does
@@ -216,6 +216,8 @@ def _choose_rate(record: type[NetConfig], family: str, hidden: int, given: Mappi
     if usual is None:
         return {} if hidden <= VERY_WIDE else {"learning_rate": round(HIGHEST_RATE * (VERY_WIDE / hidden) ** 0.5, 5)}
     factor = 1.0 if family == "transformer" else max(1.0, (WIDE / max(hidden, 1)) ** 2)
+    if hidden > (widest := WIDEST.get(family, hidden)):  # as it was set
+        factor = (widest / hidden) ** 2
     return {"learning_rate": min(HIGHEST_RATE, usual * factor)}
 
 
