@@ -12,7 +12,8 @@ import elman
 from elman.tasks import sizing
 from elman.training import loop
 
-BUSY, IDLE = 2e8, 4e10  # operations a second
+BUSY, SLOW, IDLE = 2e8, 2e10, 4e10  # operations a second
+FLOAT32 = {"train.steps": 10, "train.precision": "float32"}
 
 
 @pytest.fixture
@@ -47,6 +48,16 @@ def test_a_net_that_was_sized_in_a_busy_moment_is_begun_again(
     sentence = next(one for one in said if "begun again" in one)
     assert sentence.endswith(f"with {wide.record.model.hidden} units instead of {narrow.record.model.hidden}")
     assert wide.record.outcome["steps"] == 60
+
+
+def test_several_nets_are_begun_again_as_more_nets(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a width that suits both moments."""
+    few, _ = train(text, monkeypatch, [SLOW, SLOW], settings=FLOAT32)
+    more, said = train(text, monkeypatch, [SLOW, IDLE], settings=FLOAT32)
+    assert few.record.model.hidden == more.record.model.hidden
+    assert 1 < few.record.model.nets < more.record.model.nets
+    sentence = next(one for one in said if "begun again" in one)
+    assert sentence.endswith(f"with {more.record.model.nets} nets instead of {few.record.model.nets}")
 
 
 def test_a_little_faster_is_no_reason(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,12 @@ def test_characters_get_longer_windows_and_all_symbols_at_once() -> None:
     assert found.model["head"] == "full" and found.train["bptt"] == 100 and found.model["hidden"] >= 320
 
 
+def test_a_little_text_of_few_symbols_is_read_in_short_windows_so_that_a_pass_has_more_steps() -> None:
+    little, more = (plan("lstm", 60, num_tokens=tokens, vocab_size=60).train for tokens in (3_200, 16_000))
+    assert little == {"batch": 8, "bptt": 35} and more == {"batch": 8, "bptt": 100}
+    assert plan("lstm", 60, train={"bptt": 50}, num_tokens=3_200, vocab_size=60).train == {"batch": 8}
+
+
 def test_attention_gets_longer_pieces_a_lower_rate_and_no_window_beyond_the_text() -> None:
     found = plan("transformer", 1150, **PTB)
     assert 200 <= found.model["hidden"] <= 320 and "window" not in found.model

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from elman.training.loop import Trainer
 
 
+MEASURE_SHARE = 0.001  # of a budget, to measure how fast the machine is: half a second to five
 VISIBLE_SECONDS = 30.0  # until a folder that one machine has written has to be seen by the others
 
 
@@ -78,9 +79,12 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
     torch.set_num_threads(threads)
     if (advice := advise_on_load(threads)) is not None:
         request.report(advice)
-    machine = USUAL_MACHINE if request.budget is None else measure_machine()
+    budget = request.budget
+    machine = USUAL_MACHINE
+    if budget is not None:
+        machine = measure_machine(seconds=min(5.0, max(0.5, MEASURE_SHARE * budget.seconds)))
     if request.world.size > 1:
-        if request.budget is not None:
+        if budget is not None:
             machine = replace(machine, flops_per_second=request.world.size * machine.flops_per_second)
         run, _ = size(task, prepared, request, machine)
         return _begin(run, prepared, request, on_progress=request.on_progress)

@@ -86,7 +86,7 @@ def second_look(
     plan: Plan,
     machine: Machine,
 ) -> OnProgress:
-    """Passes progress on; early in a run under a budget, the machine is measured again, and a net that is too narrow given up."""
+    """Passes progress on; early in a run under a budget, the machine is measured again, and what is too small given up."""
     from elman.training.speed import measure_machine
 
     looked = request.budget is None or prepared.start is not None or "hidden" not in plan.model
@@ -102,13 +102,15 @@ def second_look(
         if faster < FASTER:
             return
         means = _means(training_seconds(task, prepared, request.budget), now, request)
-        hidden = task.plan(prepared, means).model.get("hidden", 0)
-        if hidden > plan.model["hidden"]:
-            raise FasterMachineError(
-                f"the machine was busy when the net was sized and is {faster:.1f} times as fast now: begun again with "
-                f"{hidden} units instead of {plan.model['hidden']}",
-                now,
-            )
+        anew = task.plan(prepared, means).model
+        for name, what in (("hidden", "units"), ("nets", "nets")):
+            before, after = plan.model.get(name, 1), anew.get(name, 1)
+            if after > before:
+                raise FasterMachineError(
+                    f"the machine was busy when the net was sized and is {faster:.1f} times as fast now: begun again with "
+                    f"{after} {what} instead of {before}",
+                    now,
+                )
 
     return follow
 

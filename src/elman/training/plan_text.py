@@ -31,6 +31,7 @@ ALONE_WIDTH = 40  # hidden size whose output layer costs as much as n-gram featu
 ATTENTION_WINDOW = 128
 ATTENTION_LAYERS = 2
 MIN_STEPS = 1_200  # steps of a run: a short one takes smaller batches rather than fewer steps
+MIN_PASS_STEPS = 20  # steps of a pass: a little text is read in smaller batches, too
 MOST_ROWS, FEWEST_ROWS = 64, 8  # of a batch
 HIGHEST_RATE, WIDE, VERY_WIDE = 0.005, 256, 512
 MAX_DROPOUT, COUNTED_PASSES = 0.6, 40  # more passes need no more dropout
@@ -76,7 +77,8 @@ class _Work:
             return int(given)
         rows = MOST_ROWS // 2 if self.family == "transformer" else MOST_ROWS
         while rows > FEWEST_ROWS and (
-            self.tokens(hidden, rows, weights) < MIN_STEPS * rows * self.bptt or self.num_tokens < 20 * rows * self.bptt
+            self.tokens(hidden, rows, weights) < MIN_STEPS * rows * self.bptt
+            or self.num_tokens < MIN_PASS_STEPS * rows * self.bptt
         ):
             rows //= 2
         return rows
@@ -104,7 +106,7 @@ def plan_text(record: type[NetConfig], means: Means, *, family: str, num_tokens:
     given, train = means.model, means.train
     chosen: dict[str, Any] = {}
     layers = int(given.get("layers", ATTENTION_LAYERS if family == "transformer" else 1))
-    bptt = _choose_bptt(family, train, vocab_size)
+    bptt = _choose_bptt(family, train, vocab_size, num_tokens)
     precision = _choose_precision(family, means)
     is_low = (precision or train).get("precision") == "bfloat16"
     speedup = max(1.0, means.bfloat16_speedup) if is_low else 1.0
@@ -221,8 +223,9 @@ def _choose_rate(record: type[NetConfig], family: str, hidden: int, given: Mappi
     return {"learning_rate": min(HIGHEST_RATE, usual * factor)}
 
 
-def _choose_bptt(family: str, given: Mapping[str, Any], vocab_size: int) -> dict[str, Any]:
-    """Long windows for small alphabets, and where all of a window is read at once."""
+def _choose_bptt(family: str, given: Mapping[str, Any], vocab_size: int, num_tokens: int) -> dict[str, Any]:
+    """Long windows for small alphabets, and where all of a window is read at once; short ones leave a little text more steps."""
     if given.get("bptt") is not None:
         return {}
-    return {"bptt": (35 if vocab_size > 1000 else 100) * (2 if family == "transformer" else 1)}
+    is_long = vocab_size <= 1000 and num_tokens >= MIN_PASS_STEPS * FEWEST_ROWS * 100
+    return {"bptt": (100 if is_long else 35) * (2 if family == "transformer" else 1)}

@@ -30,23 +30,30 @@ def measure_peak(
     return 2.0 * size**3 / best
 
 
-def measure_machine() -> Machine:
-    """In half a second: others' work on the machine comes and goes."""
+def measure_machine(*, seconds: float = 0.5) -> Machine:
+    """Others' work on the machine comes and goes: whoever has long to train looks for longer than half a second."""
     speedup = 1.0 if torch.cuda.is_available() else _measure_bfloat16_speedup()
-    return Machine(measure_peak(repeats=40), speedup)
+    return Machine(measure_peak(repeats=int(80 * seconds), seconds=seconds), speedup)
 
 
 def _measure_bfloat16_speedup(size: int = 512, *, repeats: int = 60) -> float:
-    """How many times as fast this machine multiplies matrices of bfloat16 as of float32; below 1 where it cannot."""
+    """How many times as fast this machine multiplies matrices of bfloat16 as of float32; below 1 where it cannot.
+
+    By one thread: two would wait for one another beside others' work, alike for both, and the ratio would come near 1.
+    """
     matrices = [torch.ones(size, size, dtype=dtype) for dtype in (torch.float32, torch.bfloat16)]
-    best = [float("inf")] * 2
-    for _ in range(repeats):
-        for index, matrix in enumerate(matrices):  # in turns, so that other work on the machine slows both
-            start = time.perf_counter()
-            torch.mm(matrix, matrix)
-            best[index] = min(best[index], time.perf_counter() - start)
-        if best[1] > 4 * best[0]:
-            break  # emulated: a product may take a second
+    best, threads = [float("inf")] * 2, torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for _ in range(repeats):
+            for index, matrix in enumerate(matrices):  # in turns, so that other work on the machine slows both
+                start = time.perf_counter()
+                torch.mm(matrix, matrix)
+                best[index] = min(best[index], time.perf_counter() - start)
+            if best[1] > 4 * best[0]:
+                break  # emulated: a product may take a second
+    finally:
+        torch.set_num_threads(threads)
     return best[0] / best[1]
 
 

@@ -294,3 +294,13 @@ def test_what_words_mean_is_learned_within_a_hundred_steps() -> None:
         optimiser.step()
     unigram = 0.75 * math.log(vocab_size - 2)  # three words of four; the end is known
     assert loss.item() < 0.8 * unigram
+
+
+@pytest.mark.parametrize("family", ["lstm", "transformer"])
+def test_a_wide_net_that_shares_its_words_begins_no_worse_than_by_guessing(family: str) -> None:
+    config = Seq2SeqConfig(family=family, hidden=192, layers=2, embedding=192, tied=True)  # type: ignore[arg-type]
+    inputs = NetInputs(vocab_size=1000, rng=torch.Generator().manual_seed(1), dtype=torch.float32)
+    net = kind_of(config)(config, inputs, source_vocab_size=1000)
+    target = np.random.default_rng(1).integers(2, 1000, size=(4, 12))
+    log_probs, _ = net.score(target, np.full(4, 12), net.encode(target, np.full(4, 12)))
+    assert -float(np.mean(log_probs)) < 1.1 * math.log(1000)

@@ -13,6 +13,7 @@ from torch import Tensor
 from elman.core.arrays import Array
 from elman.nets.attention_encoder import AttentionEncoder
 from elman.nets.dropout import locked_dropout
+from elman.nets.embedding import SMALL
 from elman.nets.neural_lm import Carried, LayerOutputs, NeuralState
 from elman.nets.trace import LayerTrace, NetTrace
 from elman.nets.transformer import BlockShape
@@ -30,6 +31,7 @@ class TransformerPairs(PairModel):
     The decoder remembers the last `window` tokens, as many as the longest target it was trained on if not given.
     """
 
+    word_bound = SMALL  # its output is as large as its width is: tied words of +-0.5 begin at 48 nats a token
     stack: DecoderStack
     encoder: AttentionEncoder
 
