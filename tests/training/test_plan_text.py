@@ -204,6 +204,39 @@ def test_a_budget_of_a_day_ends_after_enough_passes_and_says_so() -> None:
     assert "epochs" not in unlimited.train
 
 
+def test_the_more_passes_a_budget_has_the_more_large_outputs_of_an_lstm_are_penalised_and_its_weights_shrink() -> None:
+    def limited(seconds: float, family: str = "lstm", model: Any = None, **train: Any) -> Plan:
+        means = Means(seconds, FLOPS, {"hidden": 256, "nets": 1, **(model or {})}, train, is_limited=True)
+        return plan_text(find_family(family).record, means, family=family, **PTB)
+
+    once, some, many = (limited(seconds) for seconds in (10, 200, 2000))
+    assert once.passes < 2 < some.passes < 10 < many.passes
+    assert "activation_penalty" not in once.model and "weight_decay" not in once.train
+    assert some.model["activation_penalty"] == pytest.approx(0.2 * some.passes, abs=0.01)
+    assert (many.model["activation_penalty"], many.model["temporal_penalty"]) == (2.0, 1.0)
+    assert some.train["weight_decay"] == many.train["weight_decay"] == 0.05
+    own = limited(200, model={"temporal_penalty": "0"}, optimiser="sgd")
+    assert "activation_penalty" not in own.model and not {"optimiser", "weight_decay"} & own.train.keys()
+    masked = plan_masked(Means(200, FLOPS, is_limited=True), mask=0.15, **PTB)
+    for other in (limited(200, "gru"), masked, plan("lstm", 200, **PTB)):
+        assert "activation_penalty" not in other.model and "weight_decay" not in other.train
+
+
+@pytest.mark.parametrize("family", ["rnn", "gru", "lstm", "window", "transformer"])
+def test_word_vectors_begin_from_counts_where_symbols_are_words_and_counting_is_quick(family: str) -> None:
+    def initial(seconds: float = 60, model: Any = None, **data: int) -> Any:
+        return plan(family, seconds, model=model, **{**PTB, **data}).model.get("initial_vectors")
+
+    assert initial() == "counted"
+    assert initial(vocab_size=65) is None  # characters
+    assert initial(1.0) is None and initial(60, vocab_size=3_000_000) is None  # it would take much of the time
+    assert initial(model={"initial_vectors": "random"}) is initial(model={"vectors": "some.txt"}) is None
+
+
+def test_n_gram_features_alone_have_no_vectors_to_begin_with() -> None:
+    assert "initial_vectors" not in plan("rnn", 60, model={"hidden": "0", "maxent": "5"}, **PTB).model
+
+
 def test_small_batches_and_narrow_nets_are_known_to_be_slow() -> None:
     def passes(hidden: int, batch: int) -> float:
         found = plan("lstm", 60, model={"hidden": hidden}, train={"batch": batch}, **PTB)

@@ -102,6 +102,11 @@ class NetConfig(WordsConfig):
         """The default width of a word vector, without a setting or a file of vectors."""
         return self.hidden
 
+    @property
+    def embedding_width(self) -> int:
+        """The width of a word vector, without a file of vectors."""
+        return self.embedding or (self.projection if self.tied else None) or self.usual_embedding
+
     @classmethod
     def layer_weights(cls, family: str, *, hidden: int, layers: int) -> float:
         """Multiply-adds per token in the layers of a net of this size."""
@@ -160,7 +165,23 @@ class TextEncoderConfig(WordsConfig):
         return self
 
 
-class LanguageNetConfig(NetConfig):
+class TextNetConfig(NetConfig):
+    """A net that reads running text, by which its word vectors may begin."""
+
+    initial_vectors: Literal["random", "counted"] = Field(
+        "random",
+        description="word vectors begin at random, or by which words stand beside which in the training text",
+        exclude_if=lambda value: value == "random",  # the records of such nets are as those of version 0.1.0
+    )
+
+    @model_validator(mode="after")
+    def _counted_vectors_apply(self) -> Self:
+        if self.initial_vectors == "counted" and self.vectors is not None:
+            raise ValueError("initial_vectors=counted does not apply with vectors=FILE, which are the initial ones")
+        return self
+
+
+class LanguageNetConfig(TextNetConfig):
     """A language model that is a net; weights of n-grams may be added to its logits (Mikolov et al. 2011)."""
 
     maxent: int | None = Field(

@@ -146,7 +146,7 @@ def embedding_of(tensors: Mapping[str, Array], family: str, *, within: str = "")
 
 def _embedding_width(config: NetConfig, vectors: Array | None) -> int:
     if vectors is None:
-        return config.embedding or (config.projection if config.tied else None) or config.usual_embedding
+        return config.embedding_width
     width = int(vectors.shape[1])
     wanted = config.embedding or (config.projection if config.tied else None) or width
     if wanted != width:

@@ -13,6 +13,7 @@ from elman import store
 from elman.core.arrays import Array
 from elman.core.settings import Config
 from elman.counts.spelling import SpellingModel
+from elman.counts.word_vectors import count_word_vectors
 from elman.tasks.base import (
     EvaluateOptions,
     Examples,
@@ -137,10 +138,14 @@ class TextTask(NetTask[R, TextAssets, HeldoutText]):
 
     def build(self, record: R, examples: TextExamples, *, report: Report) -> Any:
         """A net with fresh weights drawn by the record's seed."""
-        tokenizer = examples.assets.tokenizer
-        counts = np.bincount(examples.arrays["train"], minlength=tokenizer.vocab_size)
+        tokenizer, ids = examples.assets.tokenizer, examples.arrays["train"]
+        counts = np.bincount(ids, minlength=tokenizer.vocab_size)
+        vectors: Array | None
         if "vectors" in examples.arrays:
-            vectors: Array | None = np.array(examples.arrays["vectors"])
+            vectors = np.array(examples.arrays["vectors"])
+        elif record.model.initial_vectors == "counted":
+            rng, width = np.random.default_rng(record.seed), record.model.embedding_width
+            vectors = count_word_vectors(ids, vocab_size=tokenizer.vocab_size, width=width, rng=rng)
         else:  # a run of version 0.1.0 may have some, too
             vectors = read_word_vectors(record.model, tokenizer, report=report)
         return self.construct(record, examples, counts=counts, vectors=vectors)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from elman.counts.word_vectors import MAX_TOKENS
 from elman.nets.config import NetConfig
 from elman.nets.sampling import choose_samples
 from elman.training.plan import Means, Plan
@@ -41,11 +42,19 @@ COMMITTEE_DROPOUT = (
 # An eighth of Penn Treebank, 20 passes, 256 units: 177.4 with dropout alone, 175.8 with these; but all of it, 22 passes,
 # 768 units: 91.6 with these, where ten minutes of 512 units without them have 90.1 (docs/log.md)
 MANY_PASSES, WORD_DROPOUT, WEIGHT_DROPOUT = 40, 0.1, 0.4
+# A quarter of Penn Treebank, two nets of 256, 13 passes: 135.3 without, weights that shrink 131.6, large and quick outputs
+# penalised 130.6, both 128.5; 5 passes: 141.7, 139.2 and 137.2; half of tiny shakespeare 6.51, 6.44 and 6.25 (docs/log.md)
+FEW_PASSES, WEIGHT_DECAY = 2, 0.05
+PENALTY_PER_PASS, MAX_PENALTY = 0.2, 2.0
 MIN_SPEEDUP = 1.5  # of products in bfloat16, from which on a step is faster, too
 # An eighth of Penn Treebank, equal work: two nets of 256 units 153.2 at best, one of 400 units 163.1. All of it: a net of 9
 # passes in its mixture 71.9, one of 15 71.6, four of these 66.5 (docs/log.md)
 NET_PASSES, MAX_NETS = 10, 4  # passes of one net, from which on more time goes into more nets, and how many at most
 MAX_PASSES = 100  # after so many, with as much dropout as there is, a net gets no better
+COUNTED_WORDS = 1_000  # vocabulary from which on its words' neighbours are counted for their first vectors
+TOKEN_SECONDS, UNIT_SECONDS = 3e-7, 3e-9  # for a token, and for each unit of its vector
+WORD_TOKENS = 6  # that a word of the vocabulary costs as much as
+MAX_COUNTED_SHARE = 0.06  # of the time, that this may take
 LARGE_PRODUCTS = ("lstm", "transformer", "window")  # families that gain from bfloat16: no small products step by step
 
 
@@ -138,10 +147,15 @@ def plan_text(record: type[NetConfig], means: Means, *, family: str, num_tokens:
         chosen |= _choose_noise(record, passes, hidden, given)
         if chosen.get("nets", given.get("nets", 1)) != 1:
             chosen["dropout"] = min(chosen["dropout"], COMMITTEE_DROPOUT)
+    chosen |= _choose_vectors(work, hidden, vocab_size)
     if family == "transformer":
         chosen |= _choose_window(given, num_tokens)
     if given.get("recurrence") == "additive" and "layer_norm" not in given:
         chosen["layer_norm"] = True  # a sum over all the text: as it is, the output could not be read
+    if means.is_limited and passes >= FEW_PASSES and family == "lstm" and "activation_penalty" in record.model_fields:
+        chosen |= _choose_penalties(given, passes)
+        if not {"optimiser", "weight_decay"} & train.keys():
+            settings |= {"optimiser": "adamw", "weight_decay": WEIGHT_DECAY}
     return Plan(chosen, settings | precision, passes, f"{num_tokens:,} tokens", note)
 
 
@@ -182,6 +196,14 @@ def _choose_noise(record: type[NetConfig], passes: float, hidden: int, given: Ma
     return found
 
 
+def _choose_penalties(given: Mapping[str, Any], passes: float) -> dict[str, Any]:
+    """On outputs that are large or change quickly: as of dropout, the more passes, the more (Merity et al. 2018)."""
+    if {"activation_penalty", "temporal_penalty"} & given.keys():
+        return {}
+    penalty = min(MAX_PENALTY, PENALTY_PER_PASS * passes)
+    return {"activation_penalty": round(penalty, 2), "temporal_penalty": round(penalty / 2, 2)}
+
+
 def _choose_head(work: _Work, vocab_size: int) -> str:
     """All words at once where there are few, or time enough; else some drawn anew for every step."""
     return "full" if vocab_size < MANY_WORDS or work.is_affordable(FULL_FROM, vocab_size) else "sampled"
@@ -203,6 +225,17 @@ def _choose_hidden(work: _Work, head: str, vocab_size: int, samples: Any) -> int
         if best == VERY_WIDE and work.has_time_for_several(size, outputs):
             break
     return best
+
+
+def _choose_vectors(work: _Work, hidden: int, vocab_size: int) -> dict[str, Any]:
+    """Word vectors begin from counts where the symbols are words and counting takes little of the time."""
+    given = work.means.model
+    width = int(given.get("embedding") or hidden)
+    if "initial_vectors" not in work.record.model_fields or {"initial_vectors", "vectors"} & given.keys() or not width:
+        return {}
+    seconds = (min(work.num_tokens, MAX_TOKENS) + WORD_TOKENS * vocab_size) * (TOKEN_SECONDS + UNIT_SECONDS * width)
+    is_worth_it = vocab_size >= COUNTED_WORDS and seconds <= MAX_COUNTED_SHARE * work.means.seconds
+    return {"initial_vectors": "counted"} if is_worth_it else {}
 
 
 def _choose_window(given: Mapping[str, Any], num_tokens: int) -> dict[str, Any]:

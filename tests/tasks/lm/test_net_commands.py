@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from tests.commands import Run
 
@@ -46,6 +47,28 @@ def test_a_net_learns_and_its_number_is_that_of_evaluate(run: Run, text: Path, t
     assert again.json["perplexity"] == pytest.approx(made.json["valid"]["perplexity"], rel=1e-5)
     assert again.json["bits_per_byte"] == pytest.approx(made.json["valid"]["bits_per_byte"], rel=1e-5)
     assert "cat" in run("next", tmp_path / "m", "the", "--k", "2").out.split()
+
+
+@pytest.mark.parametrize(
+    ("task", "tensor"),
+    [("lm", "embedding.weight"), ("bilm", "onward.embedding.weight"), ("masked", "embedding.weight")],
+)
+def test_word_vectors_from_counts_are_near_one_another_as_the_words_are_whatever_the_seed(
+    run: Run, text: Path, tmp_path: Path, task: str, tensor: str
+) -> None:
+    counted = ["--set", "model.initial_vectors=counted", "--set", "train.steps=1", "--set", "train.learning_rate=1e-9"]
+    counted += ["--model", "gru"] if task == "lm" else []
+    cosines = []
+    for seed in ("1", "2"):
+        command = ["train", task, *arguments(text, tmp_path / seed, "--seed", seed, "--valid", "none")[2:], *counted]
+        made = run(*command)
+        assert made.code == 0, made.err
+        vectors = load_file(tmp_path / seed / "model.safetensors")[tensor]
+        norms = np.linalg.norm(vectors, axis=1)
+        is_word = norms > 0.6 * np.median(norms)  # not the symbols that stand for no word
+        cosines.append((vectors @ vectors.T / np.outer(norms, norms))[is_word][:, is_word])
+    assert cosines[0].shape[0] >= 8 and cosines[0].min() < 0.5
+    np.testing.assert_allclose(*cosines, atol=0.05)
 
 
 def test_a_window_longer_than_the_text_is_refused_and_the_default_one_shrunk(run: Run, tmp_path: Path) -> None:

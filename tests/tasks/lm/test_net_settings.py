@@ -22,6 +22,8 @@ from elman.tasks.lm.families.window import WindowConfig
         ("rnn", {"skip": "residual"}, "needs at least 2 layers"),
         ("lstm", {"dropout_layers": 0.2}, "needs at least 2 layers"),
         ("lstm", {"tune_vectors": "false"}, "needs vectors"),
+        ("gru", {"vectors": "f.txt", "initial_vectors": "counted"}, "does not apply with vectors=FILE"),
+        ("rnn", {"hidden": 0, "maxent": 5, "initial_vectors": "counted"}, "does not apply with hidden=0"),
         ("lstm", {"cutoffs": "10,20"}, "head=adaptive"),
         ("lstm", {"tail_shrink": 2}, "head=adaptive"),
         ("lstm", {"dropout_tail": 0.1}, "head=adaptive"),

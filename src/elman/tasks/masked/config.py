@@ -7,10 +7,10 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from elman.nets.config import NetConfig, Reset, Skip, check_reset, check_stack, fitting_heads
+from elman.nets.config import Reset, Skip, TextNetConfig, check_reset, check_stack, fitting_heads
 
 
-class MaskedConfig(NetConfig):
+class MaskedConfig(TextNetConfig):
     """A net that restores tokens left out of a text, from both sides: `rnn`, `gru`, `lstm` or `transformer`."""
 
     family: Literal["rnn", "gru", "lstm", "transformer"] = "lstm"
