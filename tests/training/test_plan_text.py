@@ -222,7 +222,7 @@ def test_the_more_passes_a_budget_has_the_more_large_outputs_of_an_lstm_are_pena
         assert "activation_penalty" not in other.model and "weight_decay" not in other.train
 
 
-@pytest.mark.parametrize("family", ["rnn", "gru", "lstm", "window", "transformer"])
+@pytest.mark.parametrize("family", ["rnn", "gru", "lstm", "window"])
 def test_word_vectors_begin_from_counts_where_symbols_are_words_and_counting_is_quick(family: str) -> None:
     def initial(seconds: float = 60, model: Any = None, **data: int) -> Any:
         return plan(family, seconds, model=model, **{**PTB, **data}).model.get("initial_vectors")
@@ -233,7 +233,8 @@ def test_word_vectors_begin_from_counts_where_symbols_are_words_and_counting_is_
     assert initial(model={"initial_vectors": "random"}) is initial(model={"vectors": "some.txt"}) is None
 
 
-def test_n_gram_features_alone_have_no_vectors_to_begin_with() -> None:
+def test_n_gram_features_alone_and_transformers_do_not_begin_with_counted_vectors() -> None:
+    assert "initial_vectors" not in plan("transformer", 60, **PTB).model
     assert "initial_vectors" not in plan("rnn", 60, model={"hidden": "0", "maxent": "5"}, **PTB).model
 
 

@@ -228,10 +228,13 @@ def _choose_hidden(work: _Work, head: str, vocab_size: int, samples: Any) -> int
 
 
 def _choose_vectors(work: _Work, hidden: int, vocab_size: int) -> dict[str, Any]:
-    """Word vectors begin from counts where the symbols are words and counting takes little of the time."""
+    """Word vectors begin from counts where the symbols are words and counting takes little of the time.
+
+    A Transformer's output is as large as it is wide, and these words are too large for it: it learns less.
+    """
     given = work.means.model
     width = int(given.get("embedding") or hidden)
-    if "initial_vectors" not in work.record.model_fields or {"initial_vectors", "vectors"} & given.keys() or not width:
+    if work.family == "transformer" or {"initial_vectors", "vectors"} & given.keys() or not width:
         return {}
     seconds = (min(work.num_tokens, MAX_TOKENS) + WORD_TOKENS * vocab_size) * (TOKEN_SECONDS + UNIT_SECONDS * width)
     is_worth_it = vocab_size >= COUNTED_WORDS and seconds <= MAX_COUNTED_SHARE * work.means.seconds
