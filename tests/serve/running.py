@@ -27,6 +27,7 @@ class Running:
     port: int
     context: Context
     routes: list[Any]
+    clients: contextlib.ExitStack  # closed with the server: a connection nobody closed fails another test
     key: str | None = None
 
     @property
@@ -35,7 +36,8 @@ class Running:
 
     def openai(self, **options: Any) -> openai.OpenAI:
         """The real client."""
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=self.key or "none", **{"max_retries": 0, **options})
+        client = openai.OpenAI(base_url=f"{self.url}/v1", api_key=self.key or "none", **{"max_retries": 0, **options})
+        return self.clients.enter_context(client)
 
     def post(self, path: str, **body: Any) -> httpx.Response:
         return httpx.post(self.url + path, json=body, headers=self.headers, timeout=60)
@@ -58,10 +60,10 @@ def running(models: Models | dict[str, Any] | list[Path], **options: Any) -> Ite
     thread = threading.Thread(target=lambda: server.run(sockets=[found]), daemon=True)
     thread.start()
     assert ready.wait(60)
+    context, routes = server.guard.context, server.guard.app.routes
     try:
-        yield Running(
-            f"http://127.0.0.1:{asked.port}", asked.port, server.guard.context, server.guard.app.routes, asked.api_key
-        )
+        with contextlib.ExitStack() as clients:
+            yield Running(f"http://127.0.0.1:{asked.port}", asked.port, context, routes, clients, asked.api_key)
     finally:
         server.should_exit = True
         thread.join(30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import random
@@ -62,6 +63,7 @@ def spark() -> Iterator[Any]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+    gc.collect()  # Spark's client leaves connections to the collector: here, not in a test to come
 
 
 @pytest.fixture(scope="module")
