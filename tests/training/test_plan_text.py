@@ -166,7 +166,8 @@ def test_time_for_many_passes_goes_into_several_nets_rather_than_a_very_wide_one
 
     short, long = limited(400), limited(7200)
     assert "nets" not in short.model
-    assert long.model["nets"] > 1 and long.model["hidden"] == 512 and 10 <= long.passes < 40
+    assert long.model["nets"] > 1 and long.model["hidden"] == 512 and 14 <= long.passes < 40
+    assert 1 < limited(1200).model["nets"] < long.model["nets"] and limited(1200).passes >= 14
     assert "nets" not in limited(7200, nets=1).model and limited(7200, nets=1).model["hidden"] > 512
     assert limited(7200, nets=2).passes < limited(7200, nets=1, hidden=limited(7200, nets=2).model["hidden"]).passes
 

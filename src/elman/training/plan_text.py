@@ -48,8 +48,9 @@ FEW_PASSES, WEIGHT_DECAY = 2, 0.05
 PENALTY_PER_PASS, MAX_PENALTY = 0.2, 2.0
 MIN_SPEEDUP = 1.5  # of products in bfloat16, from which on a step is faster, too
 # An eighth of Penn Treebank, equal work: two nets of 256 units 153.2 at best, one of 400 units 163.1. All of it: a net of 9
-# passes in its mixture 71.9, one of 15 71.6, four of these 66.5 (docs/log.md)
-NET_PASSES, MAX_NETS = 10, 4  # passes of one net, from which on more time goes into more nets, and how many at most
+# passes in its mixture 71.9, one of 15 71.6, four of these 66.5. A quarter of it, with penalties, equal work: one net of 40
+# passes 129.6, two of 20 125.4, three of 13 127.3, four of 10 130.0 (docs/log.md)
+NET_PASSES, MAX_NETS = 18, 4  # passes that each of several nets gets, about, and how many at most
 MAX_PASSES = 100  # after so many, with as much dropout as there is, a net gets no better
 COUNTED_WORDS = 1_000  # vocabulary from which on its words' neighbours are counted for their first vectors
 TOKEN_SECONDS, UNIT_SECONDS = 3e-7, 3e-9  # for a token, and for each unit of its vector
@@ -101,7 +102,7 @@ class _Work:
         if not self.means.is_limited or "nets" not in self.record.model_fields or "nets" in self.means.model:
             return False
         weights = self.weights(hidden, outputs)
-        return self.tokens(hidden, self.rows(hidden, weights), weights) >= 2 * NET_PASSES * self.num_tokens
+        return _count_nets(self.tokens(hidden, self.rows(hidden, weights), weights) / max(self.num_tokens, 1)) > 1
 
     def is_affordable(self, hidden: int, outputs: float) -> bool:
         """Whether each weight still sees enough tokens."""
@@ -135,8 +136,9 @@ def plan_text(record: type[NetConfig], means: Means, *, family: str, num_tokens:
     weights += NGRAM_WEIGHTS if given.get("maxent") else 0
     rows = work.rows(hidden, weights)
     passes = work.tokens(hidden, rows, weights) / max(num_tokens, 1)
-    if means.is_limited and "nets" in record.model_fields and "nets" not in given and passes >= 2 * NET_PASSES:
-        chosen["nets"] = min(MAX_NETS, int(passes / NET_PASSES))
+    nets = _count_nets(passes)
+    if means.is_limited and "nets" in record.model_fields and "nets" not in given and nets > 1:
+        chosen["nets"] = nets
     passes /= int(chosen.get("nets", given.get("nets", 1)))
     note = ""
     settings = bptt | ({} if "batch" in train else {"batch": rows}) | _choose_rate(record, family, hidden, train)
@@ -194,6 +196,11 @@ def _choose_noise(record: type[NetConfig], passes: float, hidden: int, given: Ma
         if "weight_drop" in record.model_fields and "weight_drop" not in given:
             found["weight_drop"] = WEIGHT_DROPOUT
     return found
+
+
+def _count_nets(passes: float) -> int:
+    """How many nets a time for so many passes of one is for."""
+    return min(MAX_NETS, max(1, round(passes / NET_PASSES)))
 
 
 def _choose_penalties(given: Mapping[str, Any], passes: float) -> dict[str, Any]:
