@@ -130,12 +130,16 @@ def test_other_settings_may_change_and_are_reported(tmp_path: Path) -> None:
 def test_a_signal_is_caught_only_while_the_keeper_is_open(place: str | None, saved: str, tmp_path: Path) -> None:
     directory = None if place is None else tmp_path / place
     for signum in (signal.SIGHUP, signal.SIGTERM):
-        made, kept, before = run(steps=2), keeper(directory), signal.getsignal(signum)
-        with kept.open(made.state):
-            assert kept.signum is None
-            os.kill(os.getpid(), signum)
-            assert kept.signum == signum
-        assert signal.getsignal(signum) == before
+        made, kept = run(steps=2), keeper(directory)
+        before = signal.signal(signum, signal.SIG_DFL)  # under nohup it is ignored, and stays so
+        try:
+            with kept.open(made.state):
+                assert kept.signum is None
+                os.kill(os.getpid(), signum)
+                assert kept.signum == signum
+            assert signal.getsignal(signum) == signal.SIG_DFL
+        finally:
+            signal.signal(signum, before)
     stopped = kept.stopped(made.state, Decision("stop", "stopped by SIGTERM", signal.SIGTERM))
     assert stopped.exit_code == 143 and stopped.what == f"stopped by SIGTERM after step 2, {saved}"
     assert (stopped.hint is None) == (place is None)
