@@ -287,3 +287,14 @@ def test_a_model_that_fails_ends_the_reading_thread() -> None:
         evaluate(MEMORYLESS, blocks(), reset_lines=False, signature="")
     assert closed.is_set()
     assert "prefetch" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_scorer_that_reports_gives_the_same_nats_and_ends_with_all_of_the_text() -> None:
+    ids = np.arange(2 * evaluation.REPORT_TOKENS + 7)
+    shares: list[float] = []
+    score = evaluation.reporting(lambda piece: piece / 2, 2 * len(ids), shares.append)
+    assert np.array_equal(score(ids), ids / 2) and shares == sorted(shares) and len(shares) == 3
+    assert shares[-1] == 0.5
+    assert len(score(ids[:0])) == 0 and shares[-1] == 0.5
+    score(ids)
+    assert shares[-1] == 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,8 +87,12 @@ def evaluate(
         errors=errors,
         seed=seed,
     )
-    with terminal.status("scoring"):
-        found = model.evaluate(files, options)
+    if dynamic:
+        with terminal.share("scoring and learning") as report_share:
+            found = model.evaluate(files, replace(options, report_share=report_share))
+    else:
+        with terminal.status("scoring"):
+            found = model.evaluate(files, options)
     if json:
         terminal.print_json(found)
     else:

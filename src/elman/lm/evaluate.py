@@ -26,6 +26,7 @@ LN2 = math.log(2)
 CHUNK_TOKENS = 1 << 18  # scored in one call: enough for count models to vectorise; nets cut smaller pieces inside
 JOINED_TOKENS = 1 << 21
 SIMILAR = 0.85  # lines of one batch are at least so long, in parts of its longest: little padding, few batches
+REPORT_TOKENS = 200  # scored between two reports of progress, where a scorer is slow
 UNIT_TOKENS = 1_000  # of a stream are drawn together by the bootstrap, since neighbours are alike
 MIN_UNITS = 5  # fewer say nothing about how a number would vary
 MAX_UNITS = 2_000  # more cost time and change nothing: neighbours are drawn together
@@ -201,6 +202,22 @@ def evaluate_by(
     if rng is not None and tally.impossible_tokens == 0:
         interval = bootstrap(np.concatenate(unit_nats), np.concatenate(unit_tokens), rng=rng)
     return Evaluation(tally, interval, signature)
+
+
+def reporting(scorer: Scorer, num_tokens: int, report_share: Callable[[float], None]) -> Scorer:
+    """The same scorer, which says after each piece how much of a text of so many tokens is done. A block may be cut anywhere."""
+    num_done = 0
+
+    def score(ids: Array) -> Array:
+        nonlocal num_done
+        pieces = []
+        for first in range(0, len(ids), REPORT_TOKENS):
+            pieces.append(scorer(ids[first : first + REPORT_TOKENS]))
+            num_done += len(pieces[-1])
+            report_share(num_done / num_tokens)
+        return np.concatenate(pieces) if pieces else scorer(ids)
+
+    return score
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from elman.core.errors import UsageError
@@ -38,10 +39,11 @@ class EvaluateOptions:
     targets: Sources | None = None
     errors: Errors | None = None  # None: as the model was trained
     seed: int = 1
+    report_share: Callable[[float], None] | None = None  # of what takes long: how much is done, from 0 to 1
 
 
 FLAGS = {"targets": "--target", "reset_lines": "--reset-lines (and --stream)"}
-EVERYWHERE = {"details", "seed", "errors"}
+EVERYWHERE = {"details", "seed", "errors", "report_share"}
 
 
 def refuse_options(task: str, options: PredictOptions | EvaluateOptions, *, takes: frozenset[str]) -> None:

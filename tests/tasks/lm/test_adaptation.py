@@ -97,6 +97,13 @@ def test_dynamic_evaluation_is_told_beside_the_usual_numbers_and_changes_nothing
     assert together["perplexity_dynamic"] != together["perplexity"]
 
 
+def test_dynamic_evaluation_says_how_much_of_the_text_it_has_read(text: Path, net: Path) -> None:
+    model, shares = elman.load(net), list[float]()
+    usual = model.evaluate(text, elman.EvaluateOptions(dynamic=True))
+    assert model.evaluate(text, elman.EvaluateOptions(dynamic=True, report_share=shares.append)) == usual
+    assert len(shares) > 5 and shares == sorted(shares) and shares[-1] == 1.0
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [

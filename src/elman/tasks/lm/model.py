@@ -193,7 +193,7 @@ class Model(LooksInside, WritesText, ExportsStep, TaskModel[LmRecord]):
             nets_of(self.lm)  # refuses before anything slow
             blocks = list(counted())  # read twice, and stdin cannot be
             measured = self._measure(blocks, reset_lines=reset_lines, seed=seed)
-            dynamic = self._measure_dynamically(blocks, reset_lines=reset_lines, rate=options.dynamic_rate, seed=seed)
+            dynamic = self._measure_dynamically(blocks, options)
             found = measured.with_spelling(spelling_nats).as_json()
             adapted = dynamic.with_spelling(spelling_nats).as_json()
             found |= {f"{name}_dynamic": adapted[name] for name in DYNAMIC_NAMES if name in adapted}
@@ -224,20 +224,23 @@ class Model(LooksInside, WritesText, ExportsStep, TaskModel[LmRecord]):
         )
 
     def _measure_dynamically(
-        self, blocks: Sequence[evaluation.IdBlock], *, reset_lines: bool | None, rate: float | None, seed: int
+        self, blocks: Sequence[evaluation.IdBlock], options: EvaluateOptions
     ) -> evaluation.Evaluation:
         from elman.training.dynamic import Dynamics, adapting
 
-        by_lines = self.record.data.reset_lines if reset_lines is None else reset_lines
-        dynamics = Dynamics() if rate is None else Dynamics(rate=rate)
-        rng = np.random.default_rng(seed)
+        by_lines = self.record.data.reset_lines if options.reset_lines is None else options.reset_lines
+        dynamics = Dynamics() if options.dynamic_rate is None else Dynamics(rate=options.dynamic_rate)
+        rng = np.random.default_rng(options.seed)
         with adapting(self.lm, reset_lines=by_lines, dynamics=dynamics, rng=rng) as scorer:
+            if options.report_share is not None:
+                num_tokens = sum(len(block.ids) for block in blocks)
+                scorer = evaluation.reporting(scorer, num_tokens, options.report_share)
             return evaluation.evaluate_by(
                 scorer,
                 blocks,
                 reset_lines=by_lines,
                 signature=f"{self.signature(reset_lines=by_lines)}|dynamic:{dynamics}",
-                rng=np.random.default_rng(seed),
+                rng=np.random.default_rng(options.seed),
             )
 
     def signature(self, *, reset_lines: bool) -> str:
