@@ -24,7 +24,7 @@ from elman.curves import training_curves
 from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared, Report, TaskModel, TrainRequest
 from elman.tasks.legacy import adopt_journal, upgrade_run
 from elman.tasks.run_folder import ARRAYS, HELDOUT, START, RunFiles, remove_run, write_run
-from elman.tasks.sizing import FasterMachineError, Run, second_look, size
+from elman.tasks.sizing import Run, TooSmallError, second_look, size
 from elman.training.budget import Budget, Reserve, check_feasible, format_duration, measure_crowding
 from elman.training.config import TrainConfig
 from elman.training.journal import read_journal
@@ -69,7 +69,7 @@ def check_start(task: NetTask[Any, Any, Any], request: TrainRequest) -> None:
 
 
 def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], request: TrainRequest) -> TaskModel[Any]:
-    """Size, train, measure and save a net; one that was sized for a machine that was busy for a moment is begun again, once."""
+    """Size, train, measure and save a net; one that turns out to be too small for the time is begun again, once."""
     prepare_environment()
     import torch
 
@@ -91,11 +91,11 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
     run, plan = size(task, prepared, request, machine)
     try:
         return _begin(run, prepared, request, on_progress=second_look(task, prepared, request, plan, machine))
-    except FasterMachineError as faster:
-        request.report(faster.sentence)
+    except TooSmallError as small:
+        request.report(small.sentence)
         if run.out is not None:
             remove_run(run.out)
-        run, _ = size(task, prepared, request, faster.machine)
+        run, _ = size(task, prepared, request, small.machine)
         return _begin(run, prepared, request, on_progress=request.on_progress)
 
 
@@ -116,7 +116,7 @@ def _begin(
     hear = Hearing(request.report, on_progress)
     try:
         return _train(run, resume=False, device=request.device, world=world, hear=hear)
-    except (Stopped, FasterMachineError, LostProcessError):
+    except (Stopped, TooSmallError, LostProcessError):
         raise
     except Exception:  # refused or failed, not stopped: what cannot be gone on with is not in the way of the next try
         if run.out is not None and not has_trained(run.out):

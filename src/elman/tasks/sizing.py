@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from elman.core.settings import make
 from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared, TrainRequest
 from elman.tasks.founded_task import FoundedTask
-from elman.training.budget import Budget
+from elman.training.budget import Budget, format_duration
 from elman.training.config import TrainConfig
 from elman.training.plan import Machine, Means, Plan
 from elman.training.progress import Progress
@@ -18,8 +18,8 @@ from elman.training.progress import Progress
 DEFAULT_SECONDS = 1800.0  # training time that a net is sized for where there is no budget
 FREEZE_SHARE = 0.2  # share of a run in which weights of a foundation hold still, where train.freeze is not given
 TRAINING_COPIES = 4  # copies of the weights in memory: themselves, the gradient, and the two averages of Adam
-LOOK_SHARE = 0.03  # share of a run after which the machine is measured again
-FASTER = 1.4  # times as fast as measured at first: then the net is sized anew
+LOOK_SHARE = 0.03  # share of a run after which the machine is measured again, and how fast the run gets on
+FASTER = 1.4  # times as fast as was planned: then the net is sized anew
 PLANNED_SHARE = 0.9  # share of the remaining time that is planned for training; the rest is for measuring and saving
 
 
@@ -70,13 +70,13 @@ def size(
     return Run(task, record, train, prepared.examples, net, budget, request.out, frozen), plan
 
 
-class FasterMachineError(Exception):
-    """The machine is much faster than it was when the net was sized."""
+class TooSmallError(Exception):
+    """There is time for a larger net than the one that is trained."""
 
     def __init__(self, sentence: str, machine: Machine) -> None:
         super().__init__(sentence)
         self.sentence = sentence
-        self.machine = machine
+        self.machine = machine  # as fast as it is now
 
 
 def second_look(
@@ -86,31 +86,48 @@ def second_look(
     plan: Plan,
     machine: Machine,
 ) -> OnProgress:
-    """Passes progress on; early in a run under a budget, the machine is measured again, and what is too small given up."""
+    """Passes progress on; early in a run under a budget, a net that is too small for the time is given up.
+
+    It is where the machine was busy when it was measured, and where all passes that were planned would be made long before
+    the time is over.
+    """
     from elman.training.speed import measure_machine
 
     looked = request.budget is None or prepared.start is not None or "hidden" not in plan.model
+    passes = plan.train.get("epochs")
+    first: tuple[float, float, float] | None = None  # after the first step: the time, what is left of it, passes made
 
     def follow(progress: Progress) -> None:
-        nonlocal looked
+        nonlocal looked, first
         request.on_progress(progress)
-        if looked or progress.fraction is None or progress.fraction < LOOK_SHARE:
+        if looked or progress.fraction is None or progress.step < 1:
+            return
+        if first is None:
+            first = time.monotonic(), training_seconds(task, prepared, request.budget), progress.epoch
+        if progress.fraction < LOOK_SHARE:
             return
         looked = True
         now = measure_machine()
         faster = now.flops_per_second / machine.flops_per_second
+        why = f"the machine was busy when the net was sized and is {faster:.1f} times as fast now"
+        began, had, done = first
+        if passes is not None and progress.epoch > done:
+            needed = (time.monotonic() - began) * (passes - done) / (progress.epoch - done)
+            if had / needed > faster:
+                faster = had / needed
+                now = replace(now, flops_per_second=faster * machine.flops_per_second)
+                why = f"the net would have all its passes after {format_duration(needed)} of {format_duration(had)}"
         if faster < FASTER:
             return
         means = _means(training_seconds(task, prepared, request.budget), now, request)
         anew = task.plan(prepared, means).model
-        for name, what in (("hidden", "units"), ("nets", "nets")):
-            before, after = plan.model.get(name, 1), anew.get(name, 1)
-            if after > before:
-                raise FasterMachineError(
-                    f"the machine was busy when the net was sized and is {faster:.1f} times as fast now: begun again with "
-                    f"{after} {what} instead of {before}",
-                    now,
-                )
+        larger = [
+            f"{anew[name]} {what} instead of {plan.model.get(name, 1)}"
+            for name, what in (("hidden", "units"), ("nets", "nets"))
+            if anew.get(name, 1) > plan.model.get(name, 1)
+        ]
+        if larger:
+            raise TooSmallError(f"{why}: begun again with {' and '.join(larger)}", now)
 
     return follow
 

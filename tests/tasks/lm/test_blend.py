@@ -135,7 +135,9 @@ def test_a_vocabulary_too_large_for_the_time_is_for_counting(files: tuple[Path, 
     counts = blend.choose_counts(5_000_000, 900_000, budget_seconds=60.0)
     budget = Budget(60.0, time.monotonic())
     few, many = (
-        blend.finishing_seconds(SimpleNamespace(counts=counts, vocab_size=size, model=None), examples, budget)  # type: ignore[arg-type]
+        blend.finishing_seconds(
+            SimpleNamespace(counts=counts, vocab_size=size, model=None, threads=2), examples, budget
+        )  # type: ignore[arg-type]
         for size in (10_000, 900_000)
     )
     assert blend.has_time_for_a_net(budget, few)
@@ -146,7 +148,7 @@ def test_a_minute_of_much_text_is_long_enough_for_a_net() -> None:
     """100 novels are counted in seconds; and in twice as many where others use the machine."""
     examples = SimpleNamespace(arrays={"train": np.zeros(17_700_000), "valid": np.zeros(43_816)})
     counts = blend.choose_counts(17_700_000, 58_051, budget_seconds=60.0)
-    record = SimpleNamespace(counts=counts, vocab_size=58_051, model=None)
+    record = SimpleNamespace(counts=counts, vocab_size=58_051, model=None, threads=2)
     alone, crowded = (Budget(60.0, time.monotonic() - 5.0, crowding) for crowding in (1.0, 2.0))
     kept = [blend.finishing_seconds(record, examples, budget) for budget in (alone, crowded)]  # type: ignore[arg-type]
     assert blend.has_time_for_a_net(alone, kept[0])
@@ -159,7 +161,7 @@ def test_more_nets_are_given_more_time_to_be_mixed(files: tuple[Path, Path]) -> 
     counts = blend.choose_counts(900_000, 10_000, budget_seconds=3600.0)
     one, four = (
         blend.finishing_seconds(
-            SimpleNamespace(counts=counts, vocab_size=10_000, model=SimpleNamespace(nets=nets)),  # type: ignore[arg-type]
+            SimpleNamespace(counts=counts, vocab_size=10_000, model=SimpleNamespace(nets=nets), threads=2),  # type: ignore[arg-type]
             examples,  # type: ignore[arg-type]
             Budget(3600.0, time.monotonic()),
         )
@@ -253,3 +255,19 @@ def test_resume_keeps_what_the_budget_planned(
     assert found["model"] == planned["record"]["model"]
     decided = {key: value for key, value in planned["train"].items() if value is not None}
     assert {key: found["train"][key] for key in decided} == decided
+
+
+def test_a_wide_net_of_many_words_is_given_more_time_to_be_mixed_where_there_is_much() -> None:
+    """An hour of 100 novels (640 units, 58,051 words, one core) kept half a minute, and was tuned on 4,096 of 43,816 tokens."""
+    examples = SimpleNamespace(arrays={"train": np.zeros(17_700_000), "valid": np.zeros(43_816)})
+    counts = blend.choose_counts(17_700_000, 58_051, budget_seconds=3600.0)
+
+    def kept(hidden: int, seconds: float, threads: int = 2) -> float:
+        net = SimpleNamespace(hidden=hidden)
+        record = SimpleNamespace(counts=counts, vocab_size=58_051, model=net, threads=threads)
+        return blend.finishing_seconds(record, examples, Budget(seconds, time.monotonic()))  # type: ignore[arg-type]
+
+    token_seconds = 43_816 * 58_051 * blend.SOFTMAX_SECONDS / blend.SOFTMAX_UNITS
+    assert kept(640, 3600.0) - kept(128, 3600.0) == pytest.approx(512 * token_seconds)
+    assert kept(640, 3600.0, threads=1) > kept(640, 3600.0) + 640 * token_seconds
+    assert kept(640, 60.0, threads=1) == kept(128, 60.0)

@@ -42,6 +42,9 @@ FIT_SECONDS = 3e-4  # a token of validation text and net, of some 700 units
 SOFTMAX_SECONDS = (
     6e-9  # a token and word of the vocabulary, for the narrowest net: what counts where there are very many
 )
+# Units that make it twice that: 640 and 33,278 words took 2.2 ms a token on one core, of them 1.3 for the softmax
+SOFTMAX_UNITS = 128
+ONE_THREAD = 2.0  # times as long as by two
 FIT_SHARE, USUAL_FIT_SECONDS = 0.06, 5.0  # of a budget for fitting weights and caches; a text too long for it is cut
 MIN_FIT_SECONDS = 2.0  # to fit to a little text, and to save
 MIN_FIT_TOKENS = 4_096  # that a mixture is fitted to, whatever it takes
@@ -74,7 +77,9 @@ def finishing_seconds(record: LmRecord, examples: TextExamples, budget: Budget) 
     vocab_size, num_nets = record.vocab_size, getattr(record.model, "nets", 1)
     each = SNM_SECONDS if isinstance(record.counts, SnmConfig) else MKN_SECONDS
     num_valid, softmax = len(examples.arrays["valid"]), SOFTMAX_SECONDS * vocab_size
-    wanted = MIN_FIT_SECONDS + num_nets * (FIT_SECONDS + softmax) * num_valid
+    wider = 1.0 + getattr(record.model, "hidden", 0) / SOFTMAX_UNITS
+    each_net = (FIT_SECONDS + wider * softmax) * (ONE_THREAD if record.threads == 1 else 1.0)
+    wanted = MIN_FIT_SECONDS + num_nets * each_net * num_valid
     least = 2.0 * num_nets * softmax * min(num_valid, MIN_FIT_TOKENS)  # to see how long it takes, and then to fit
     fit = max(least, min(wanted, max(USUAL_FIT_SECONDS, FIT_SHARE * budget.seconds)))
     return budget.crowding * each * len(examples.arrays["train"]) + fit + SAVE_WORD_SECONDS * vocab_size
