@@ -54,6 +54,7 @@ class Case:
     is_net: bool = True
     is_kept: bool = False  # among the stopped runs of the archive
     needs: str | None = None  # another case that has to be there
+    rounding: float = 1e-7  # of a number of about 1, by which processors may differ
 
 
 LM_VERBS = (
@@ -81,8 +82,10 @@ TEXT_VERBS = (("evaluate", "{out}", "text.valid"), ("info", "{out}"))
 CASES = {
     **{
         name: Case("lm", "text", model=name, verbs=LM_VERBS, is_net=False)
-        for name in ("uniform", "unigram", "bigram", "ngram", "kn", "mkn", "snm")
+        for name in ("uniform", "unigram", "bigram", "ngram", "kn", "mkn")
     },
+    # L-BFGS ends where the loss hardly changes: 2.4e-7 elsewhere on another processor
+    "snm": Case("lm", "text", model="snm", verbs=LM_VERBS, is_net=False, rounding=1e-6),
     "mkn-lines": Case("lm", "text", {"model.order": 3}, "mkn", True, verbs=LM_VERBS, is_net=False),
     "window": _stream("window", model_embedding=8, model_tied=False),
     "rnn": _stream("rnn"),
@@ -294,23 +297,23 @@ def clean(value: Any) -> Any:
     return [clean(item) for item in value] if isinstance(value, list) else value
 
 
-def differences(found: Any, wanted: Any, place: str = "") -> Iterator[str]:
+def differences(found: Any, wanted: Any, place: str = "", *, rounding: float = 1e-7) -> Iterator[str]:
     """Where two descriptions differ: numbers by more than rounding, all else at all."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         for key in sorted(found.keys() | wanted.keys()):
             if key not in found or key not in wanted:
                 yield f"{place}/{key} is {'missing' if key not in found else 'new'}"
             else:
-                yield from differences(found[key], wanted[key], f"{place}/{key}")
+                yield from differences(found[key], wanted[key], f"{place}/{key}", rounding=rounding)
     elif isinstance(wanted, list) and isinstance(found, list):
         if len(found) != len(wanted):
             yield f"{place} has {len(found)} entries, not {len(wanted)}"
         for index, (one, other) in enumerate(zip(found, wanted, strict=False)):
-            yield from differences(one, other, f"{place}/{index}")
+            yield from differences(one, other, f"{place}/{index}", rounding=rounding)
     elif isinstance(wanted, float) and isinstance(found, int | float):
         # printed probabilities have four digits, of which the last may be rounded either way
         slack = 1e-4 if round(wanted, 4) == wanted else 0.0
-        if abs(found - wanted) > 1e-7 * max(1.0, abs(wanted)) + 1.01 * slack:
+        if abs(found - wanted) > rounding * max(1.0, abs(wanted)) + 1.01 * slack:
             yield f"{place} is {found!r}, not {wanted!r}"
     elif found != wanted or type(found) is not type(wanted):
         yield f"{place} is {found!r}, not {wanted!r}"

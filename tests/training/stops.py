@@ -27,6 +27,7 @@ from tests.training.tiny import Tiny, run, text, trainer
 
 STEPS = 51  # three passes of 17
 PLACES = {"mid-epoch": 8, "epoch edge": 17, "last epoch": 44, "last step": 51}
+LONGER, SHORTER = 1.1, 0.85  # so that about two of three processes live until their next checkpoint
 NUM_THREADS = int(sys.argv[2]) if __name__ == "__main__" else 1
 SIGNALS = {"SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT, "SIGKILL": signal.SIGKILL}
 
@@ -104,7 +105,7 @@ def kill_at_random(root: Path, num_kills: int, seed: int = 0) -> dict[str, objec
     train(root / "first")  # imports what is imported late
     began = time.monotonic()
     run(trainer(root / "warm", checkpoint_steps=1, epochs=None, steps=4, ids=text(100), valid_ids=None))
-    usual = time.monotonic() - began  # of a process that makes a few checkpoints
+    longest = time.monotonic() - began  # of a process that makes a few checkpoints
     for _ in range(num_kills):
         child = os.fork()
         if not child:
@@ -115,9 +116,10 @@ def kill_at_random(root: Path, num_kills: int, seed: int = 0) -> dict[str, objec
                 run(made)
             finally:
                 os._exit(0)
-        time.sleep(rng.uniform(0.0, usual))
+        time.sleep(rng.uniform(0.0, longest))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        longest *= LONGER  # until a checkpoint is made: the machine may have been faster when it was measured
         if not (directory / RUN_FOLDER).exists():
             continue
         try:
@@ -127,6 +129,7 @@ def kill_at_random(root: Path, num_kills: int, seed: int = 0) -> dict[str, objec
             continue
         if found is not None:
             back += found.state["step"] < newest
+            longest *= SHORTER if found.state["step"] > newest else 1.0
             newest = max(newest, found.state["step"])
     return {"bad": bad, "back": back, "newest": newest}
 
