@@ -66,7 +66,8 @@ def _verb(name: str, verb: Any) -> str:
 def _usage(parameter: Any) -> str:
     if parameter.param_type_name == "option":
         return f"{max(parameter.opts, key=len)} {parameter.metavar}"
-    name = _metavar(parameter) + ("..." if parameter.nargs == -1 else "")
+    name = _metavar(parameter)
+    name += "..." if parameter.nargs == -1 and not name.endswith("...") else ""
     return name if parameter.required else f"[{name}]"
 
 
