@@ -175,6 +175,7 @@ class _Process:
         if find_run(directory) is None:
             tidy(directory)
             announce(self.world, directory, resume=True, is_finished=True)
+            self.hear.report(f"{directory} was finished already, and is left as it is")
             return load(directory)
         with _patiently(lambda: store.reserve_run(directory), is_restart=self.world.identity is not None):
             task = find_task(task_of_run(directory / RUN_FOLDER))

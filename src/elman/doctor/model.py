@@ -75,7 +75,7 @@ def _as_a_whole(directory: Path) -> Iterator[Finding]:
         yield wrong_by(error)
         return
     info = model.info()
-    yield fine(f"it loads: {info['task']}, {info['parameters']:,} numbers")
+    yield fine(f"it loads: {info['task']}, {info['parameters']:,} parameters")
     for key, value in (info.get("valid") or {}).items():
         if isinstance(value, float) and not np.isfinite(value):
             yield wrong(f"its {key} on held-out data is {value}", "train it again, with a lower train.learning_rate")

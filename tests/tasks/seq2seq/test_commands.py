@@ -254,7 +254,7 @@ def test_columns_of_a_source_are_read_as_in_training(run: Run, tmp_path: Path) -
 def test_another_model_is_not_asked_to_translate(run: Run, folder: Path, tmp_path: Path) -> None:
     assert run("train", "lm", folder / "train.de", "--model", "unigram", "--out", tmp_path / "lm").code == 0
     refused = run("predict", tmp_path / "lm", stdin=b"rot\n")
-    assert refused.code == 2 and "holds a language model, which answers no lines" in refused.err
+    assert refused.code == 2 and "holds a language model, and predict is for taggers" in refused.err
     assert "hint: elman generate continues a text" in refused.err
     refused = run("score", folder / "model", stdin=b"rot\n")
     assert refused.code == 2 and "not a language model" in refused.err

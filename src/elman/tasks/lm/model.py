@@ -71,7 +71,7 @@ class Model(LooksInside, WritesText, ExportsStep, TaskModel[LmRecord]):
         """A language model has no answer to a line: it continues it, or says how likely it is."""
         where = self.directory or "this"
         raise UsageError(
-            f"{where} holds a language model, which answers no lines",
+            f"{where} holds a language model, and predict is for taggers, classifiers, translators and readers",
             code="not-for-this-model",
             hint="elman generate continues a text, elman next shows what may follow, elman score says how likely it is",
         )
