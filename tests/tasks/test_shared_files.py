@@ -43,3 +43,13 @@ def test_it_is_said_once(task: str, tmp_path: Path) -> None:
         model="gru",
     )
     assert not any("learned by heart" in sentence for sentence in said)
+
+
+def test_texts_from_python_are_told_apart() -> None:
+    """All of them have one name: other validation texts were said to be training text too."""
+    said: list[str] = []
+    texts, others = ["the cat sat", "a dog ran"] * 10, ["the dog sat", "a cat ran"] * 10
+    elman.train("lm", elman.texts(texts), valid=elman.texts(others), model="mkn", report=said.append)
+    assert not any("learned by heart" in sentence for sentence in said)
+    elman.train("lm", elman.texts(texts), valid=elman.texts(texts), model="mkn", report=said.append)
+    assert sum("learned by heart" in sentence for sentence in said) == 1
