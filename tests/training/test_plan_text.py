@@ -260,3 +260,22 @@ def test_wide_nets_are_compared_with_more_words_and_learn_at_a_lower_rate() -> N
     narrow, wide = (plan("lstm", 600, model={"hidden": size}, **PTB) for size in (256, 1024))
     assert "samples" not in narrow.model and wide.model["samples"] == 2048
     assert "learning_rate" not in narrow.train and wide.train["learning_rate"] == pytest.approx(0.00354)
+
+
+NO_LAYERS = {"hidden": "0", "maxent": "4"}
+STILL_VECTORS = {"vectors": "glove.txt", "tune_vectors": "false"}
+
+
+@pytest.mark.parametrize(
+    ("family", "model"),
+    [(family, NO_LAYERS) for family in ("lstm", "rnn", "gru")]
+    + [(family, STILL_VECTORS) for family in ("lstm", "rnn", "gru", "transformer", "window")],
+)
+def test_what_is_chosen_goes_with_what_was_set(family: str, model: dict[str, str]) -> None:
+    """hidden=0 was given penalties and several nets, vectors that hold still were tied: refused as if they had been asked for."""
+    record = find_family(family).record
+    given = make(record, {"family": family, **model}, section="model")
+    for seconds in (60, 36_000):
+        means = Means(seconds, FLOPS, {key: getattr(given, key) for key in model}, {}, is_limited=True)
+        found = plan_text(record, means, family=family, **PTB)
+        make(record, {"family": family, **found.model, **model}, section="model")

@@ -101,9 +101,16 @@ class _Work:
         """That a token is multiplied with."""
         return matmul_weights(self.record, self.family, hidden, outputs, layers=self.layers)
 
+    @property
+    def may_have_several(self) -> bool:
+        """Whether the number of nets is to be chosen: in a budget, where there are layers."""
+        given = self.means.model
+        has_layers = given.get("hidden") != 0
+        return self.means.is_limited and has_layers and "nets" in self.record.model_fields and "nets" not in given
+
     def has_time_for_several(self, hidden: int, outputs: float) -> bool:
         """Whether more than one net would see the text often enough."""
-        if not self.means.is_limited or "nets" not in self.record.model_fields or "nets" in self.means.model:
+        if not self.may_have_several:
             return False
         weights = self.weights(hidden, outputs)
         return _count_nets(self.tokens(hidden, self.rows(hidden, weights), weights) / max(self.num_tokens, 1)) > 1
@@ -130,7 +137,7 @@ def plan_text(record: type[NetConfig], means: Means, *, family: str, num_tokens:
         chosen["head"] = _choose_head(work, vocab_size)
     head = given.get("head", chosen.get("head", "full"))
     hidden = None if given.get("hidden") is None else int(given["hidden"])
-    if "tied" not in given and head != "adaptive" and (family != "window" or head != "full") and hidden != 0:
+    if "tied" not in given and _can_be_tied(family, head, given):
         chosen["tied"] = True
     if hidden is None:
         hidden = chosen["hidden"] = _choose_hidden(work, head, vocab_size, given.get("samples"))
@@ -142,7 +149,7 @@ def plan_text(record: type[NetConfig], means: Means, *, family: str, num_tokens:
     rows = work.rows(hidden, weights)
     passes = work.tokens(hidden, rows, weights) / max(num_tokens, 1)
     nets = _count_nets(passes)
-    if means.is_limited and "nets" in record.model_fields and "nets" not in given and nets > 1:
+    if work.may_have_several and nets > 1:
         chosen["nets"] = nets
     passes /= int(chosen.get("nets", given.get("nets", 1)))
     note = ""
@@ -160,10 +167,16 @@ def plan_text(record: type[NetConfig], means: Means, *, family: str, num_tokens:
     if given.get("recurrence") == "additive" and "layer_norm" not in given:
         chosen["layer_norm"] = True  # a sum over all the text: as it is, the output could not be read
     if means.is_limited and passes >= FEW_PASSES and family == "lstm" and "activation_penalty" in record.model_fields:
-        chosen |= _choose_penalties(given, passes)
+        chosen |= _choose_penalties(given, passes) if hidden else {}
         if not {"optimiser", "weight_decay"} & train.keys():
             settings |= {"optimiser": "adamw", "weight_decay": WEIGHT_DECAY}
     return Plan(chosen, settings | precision, passes, f"{num_tokens:,} tokens", note)
+
+
+def _can_be_tied(family: str, head: str, given: Mapping[str, Any]) -> bool:
+    """Whether input and output may share their words; those that hold still would hold the output still, too."""
+    has_words = given.get("hidden") != 0 and given.get("tune_vectors", True)
+    return has_words and head != "adaptive" and (family != "window" or head != "full")
 
 
 def _choose_precision(family: str, means: Means) -> dict[str, Any]:
