@@ -128,7 +128,7 @@ class Reading:
         """A part of the text, as if it began there."""
         if self._kept is None or self._text.reset_lines:
             return [*self._read(self._text.ids[place], FEATURE_TOKENS)]
-        features = np.concatenate([piece.features[0] for piece in self._kept])[None, place]
+        features = np.concatenate([*_within(place, [piece.features[0] for piece in self._kept])])[None]
         tokens = np.asarray(self._text.ids[None, place], np.int64)
         piece = Piece(np.arange(tokens.shape[1])[None], np.array([tokens.shape[1]]), is_start=True)
         return [_Features(piece, tokens, features, np.zeros(tokens.shape))]
@@ -144,6 +144,14 @@ class Reading:
             tokens = np.asarray(ids[piece.place], np.int64)
             log_probs, features, state = self.net.score_features(tokens, piece.lengths, state)
             yield _Features(piece, tokens, features, log_probs)
+
+
+def _within(place: slice, blocks: Iterable[Array]) -> Iterator[Array]:
+    """The parts of consecutive blocks that lie in a place, without a copy of what lies outside."""
+    first = 0
+    for block in blocks:
+        yield block[max(0, (place.start or 0) - first) : max(0, place.stop - first)]
+        first += len(block)
 
 
 def _score_ways(cache: NeuralCache, read: Iterable[_Features], ways: Sequence[Weighing]) -> Array:

@@ -16,6 +16,7 @@ from elman.text.units.vocabulary import EOS_ID
 
 CHUNK_TOKENS = 1 << 16  # tokens scored in one call
 TUNED_TOKENS = 1 << 15  # tokens to tune two parameters on
+MIN_TEXT_TOKENS = 2  # one for each half
 WHOLE, FIRST, SECOND = PARTS = range(3)  # of the text
 
 

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from elman.core.arrays import Array
+from elman.core.errors import DataError
 from elman.lm.cache_tuning import Addition, Reading, net_place, tune_cache, tune_neural_cache
-from elman.lm.heldout import FIRST, SECOND, WHOLE, FitText, score_text
+from elman.lm.heldout import FIRST, MIN_TEXT_TOKENS, SECOND, WHOLE, FitText, score_text
 from elman.lm.mixture import Member, Mixture, net_at
 from elman.lm.mixture_weights import bucket_words, fit_weights, log_mixed
 from elman.lm.neural_cache import NeuralCacheConfig
@@ -52,6 +53,12 @@ def fit_mixture(
     `neural_caches` are added as members, with missing parameters tuned; `cache` adds a cache with the best decay.
     """
     Mixture(members, np.ones((1, len(members))))  # checks the members before anything slow
+    if neural_caches and len(ids) < MIN_TEXT_TOKENS:
+        raise DataError(
+            "a neural cache cannot be tuned on a single token of held-out text",
+            code="empty-data",
+            hint="give a longer --valid",
+        )
     neural_caches = [config.model_copy(update={"net": net_place(config, members)}) for config in neural_caches]
     text = FitText(ids, reset_lines)
     read = {
