@@ -142,6 +142,12 @@ def make_foundation(
 ) -> Foundation:
     """What a recurrent model gives: of its layers those that plain ones can go on with."""
     config, name = model.record.model, str(model.directory or "the model")
+    if getattr(config, "nets", 1) > 1:
+        raise UsageError(
+            f"{name} holds {config.nets} nets, and --init goes on with one",
+            code="not-for-this-model",
+            hint="train it with --set model.nets=1",
+        )
     if config.family not in FAMILIES or not config.hidden or vectors is None:
         raise UsageError(
             f"{name} holds a {config.family}, which has no cells to give",

@@ -10,10 +10,13 @@ import pytest
 import torch
 
 import elman
+from elman.core.errors import UsageError
 from elman.lm.protocol import FreeModel
+from elman.tasks.lm.families import find_family
 from elman.tasks.lm.families.committee_net import Committee
 from elman.tasks.lm.families.recurrent import RecurrentConfig
 from elman.tasks.lm.families.recurrent_net import RecurrentModel
+from elman.tasks.lm.family import Shape
 from elman.testing import LAWS, Law, saving_and_loading_is_exact
 from tests.tasks.lm.zoo import build
 
@@ -89,3 +92,33 @@ def test_nets_are_trained_saved_stopped_and_mixed_like_one(tmp_path: Path) -> No
     small = again.to_int8()
     assert small.evaluate(text)["perplexity"] == pytest.approx(again.evaluate(text)["perplexity"], rel=0.01)
     assert again.evaluate(text, elman.EvaluateOptions(dynamic=True))["perplexity_dynamic"] > 1
+
+
+def test_runs_with_other_seeds_have_none_of_its_nets() -> None:
+    """Net i was drawn by seed + i: four nets of seed 1 and four of seed 2 shared three."""
+    config, ids = RecurrentConfig(hidden=4, nets=4), np.array([2, 3, 1] * 5)
+    first, second = (
+        find_family("lstm").build(config, ids, Shape(4, reset_lines=False), seed=seed, vectors=None) for seed in (1, 2)
+    )
+    drawn = [net.tensors()["embedding.weight"].tobytes() for net in (*first.parts, *second.parts)]
+    assert len(set(drawn)) == 8
+
+
+def test_several_nets_say_that_they_are_several_where_one_is_needed(tmp_path: Path) -> None:
+    """A budget may choose several nets by itself: "holds a lstm, which has no cells to give; --model lstm makes one"."""
+    (tmp_path / "text.txt").write_text(TEXT)
+    (tmp_path / "rows.tsv").write_text("x\tthe cat\ny\ta dog\n" * 10)
+    elman.train(
+        "lm",
+        tmp_path / "text.txt",
+        model="lstm",
+        epochs=1,
+        settings={"model.hidden": 4, "model.nets": 2},
+        out=tmp_path / "m",
+    )
+    with pytest.raises(UsageError, match="holds 2 nets") as error:
+        elman.load(tmp_path / "m").exported()
+    assert "model.nets=1" in str(error.value.hint)
+    with pytest.raises(UsageError, match="holds 2 nets") as error:
+        elman.train("classify", tmp_path / "rows.tsv", epochs=1, init=tmp_path / "m")
+    assert "model.nets=1" in str(error.value.hint)

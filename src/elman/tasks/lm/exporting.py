@@ -54,6 +54,12 @@ class ExportsStep(Exports):
                 code="not-for-this-model",
                 hint="export a net that it was mixed from; `elman train lm --model lstm` makes one that stands alone",
             )
+        if (nets := getattr(self.record.model, "nets", 1)) > 1:
+            raise UsageError(
+                f"{where} holds {nets} nets, which are no single graph",
+                code="not-for-this-model",
+                hint="train it with --set model.nets=1",
+            )
         if not hasattr(self.lm, "exported"):
             raise UsageError(
                 f"{where} holds a model of the family {family}, which is no graph",

@@ -85,7 +85,7 @@ class RecurrentFamily(NetFamily[RecurrentConfig]):
     def build(self, config: RecurrentConfig, ids: Array, shape: Shape, *, seed: int, vectors: Array | None) -> Any:
         """One net, or several, each drawn by a seed of its own."""
         one, build = config.model_copy(update={"nets": 1}), super().build
-        nets = [build(one, ids, shape, seed=seed + i, vectors=vectors) for i in range(config.nets)]
+        nets = [build(one, ids, shape, seed=_own_seed(seed, i), vectors=vectors) for i in range(config.nets)]
         if config.nets == 1:
             return nets[0]
         from elman.tasks.lm.families.committee_net import Committee
@@ -99,3 +99,10 @@ class RecurrentFamily(NetFamily[RecurrentConfig]):
         from elman.tasks.lm.families.committee_net import Committee
 
         return Committee.from_tensors(config, tensors, vocab_size=shape.vocab_size, reset_lines=shape.reset_lines)
+
+
+def _own_seed(seed: int, place: int) -> int:
+    """Of a net among several: runs with other seeds have none of them."""
+    import numpy as np
+
+    return seed if place == 0 else int(np.random.SeedSequence([seed, place]).generate_state(1)[0])
