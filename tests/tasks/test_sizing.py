@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +13,8 @@ import numpy as np
 import pytest
 
 import elman
-from elman.tasks import sizing
+from elman.tasks import run, sizing
+from elman.tasks.lm import task as lm_task
 from elman.training import loop, plan_rows
 
 BUSY, SLOW, IDLE = 2e8, 2e10, 4e10  # operations a second
@@ -106,3 +109,55 @@ def test_passes_that_were_asked_for_are_no_reason_for_more_nets(
 def test_a_size_that_was_given_stays(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, _ = train(text, monkeypatch, [BUSY], settings={"train.steps": 60, "model.hidden": 64})
     assert made.record.model.hidden == 64
+
+
+def test_it_is_sized_again_for_the_share_of_the_time_that_is_planned(
+    text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was sized again for all of it, and then built for nine tenths: as small as before, after a twentieth of the time."""
+    seen: list[float] = []
+    means = sizing._means
+
+    def spy(seconds: float, *args: Any) -> Any:
+        seen.append(seconds)
+        return means(seconds, *args)
+
+    monkeypatch.setattr(sizing, "_means", spy)
+    train(text, monkeypatch, [BUSY, IDLE])
+    first, looked, again = seen
+    assert first > looked > again == pytest.approx(looked, rel=0.01)
+
+
+def test_the_net_that_is_given_up_leaves_memory(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error held its trainer: net, optimiser and averages stayed until the second net was trained and mixed."""
+    runs: list[weakref.ref[Any]] = []
+    alive: list[bool] = []
+    begin = run._begin
+
+    def spy(begun: Any, *args: Any, **options: Any) -> Any:
+        gc.collect()
+        alive.extend(net() is not None for net in runs)
+        runs.append(weakref.ref(begun.net))
+        return begin(begun, *args, **options)
+
+    monkeypatch.setattr(run, "_begin", spy)
+    train(text, monkeypatch, [BUSY, IDLE])
+    assert len(runs) == 2 and alive == [False]
+
+
+def test_a_net_to_go_on_from_is_planned_as_it_is(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings that are defaults counted as not given: it was planned for another width, head and number of nets."""
+    settings = {"train.steps": 4, "model.hidden": 512, "model.head": "full"}
+    train(text, monkeypatch, [IDLE], settings=settings, out=tmp_path / "m")
+    plans: list[Any] = []
+    plan_text = lm_task.plan_text
+
+    def spy(record: Any, means: Any, **data: Any) -> Any:
+        plans.append((means.model, plan_text(record, means, **data)))
+        return plans[-1][1]
+
+    monkeypatch.setattr(lm_task, "plan_text", spy)
+    _, said = train(text, monkeypatch, [IDLE], settings={"train.steps": 4}, init=tmp_path / "m", model=None)
+    given, plan = plans[0]
+    assert (given["hidden"], given["head"], given["nets"]) == (512, "full", 1)
+    assert plan.model == {} and any(f"train.batch={plan.train['batch']}" in one for one in said)

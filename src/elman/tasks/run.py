@@ -63,6 +63,11 @@ def check_start(task: NetTask[Any, Any, Any], request: TrainRequest) -> None:
     )
     if request.budget is not None:
         check_feasible(request.budget, Reserve(), now=time.monotonic(), step_seconds=0.0)
+    check_device(request)
+
+
+def check_device(request: TrainRequest) -> None:
+    """Refuse one that is not there."""
     if request.device is not None:
         prepare_environment()
         choose_device(request.device, request.report)
@@ -93,10 +98,10 @@ def train_net(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], r
         return _begin(run, prepared, request, on_progress=second_look(task, prepared, request, plan, machine))
     except TooSmallError as small:
         request.report(small.sentence)
-        if run.out is not None:
-            remove_run(run.out)
-        run, _ = size(task, prepared, request, small.machine)
-        return _begin(run, prepared, request, on_progress=request.on_progress)
+        machine = small.machine
+    del run  # with the error, it would keep the first net and its optimiser in memory
+    run, _ = size(task, prepared, request, machine)
+    return _begin(run, prepared, request, on_progress=request.on_progress)
 
 
 def _begin(
@@ -269,28 +274,29 @@ def _train(run: Run, *, resume: bool, device: str | None, world: World, hear: He
         directory=run.out,
         resume=resume,
         wording=task.wording(run.record),
-        budget=None if budget is None else replace(budget, seconds=budget.seconds - finishing),
+        budget=budget,
+        finishing_seconds=finishing,
         frozen=run.frozen,
         world=world,
     )
     notes = list(run.record.notes)
     counted = task.wording(run.record).counted
     outcome = _follow(trainer, counted, notes=notes, hear=hear)
-    made = world.lead(lambda: _finish(run, trainer, outcome, notes=notes, finishing=finishing, report=hear.report))
+    made = world.lead(lambda: _finish(run, trainer, outcome, notes=notes, report=hear.report))
     if made is not None:
         return made
     assert run.out is not None  # the first process has saved it
     return task.load(run.out, verify=False)
 
 
-def _finish(
-    run: Run, trainer: Trainer, outcome: Outcome, *, notes: list[str], finishing: float, report: Report
-) -> TaskModel[Any]:
-    """Measure and save. finishing: seconds that the budget has for it."""
+def _finish(run: Run, trainer: Trainer, outcome: Outcome, *, notes: list[str], report: Report) -> TaskModel[Any]:
+    """Measure and save."""
     from elman.training.signals import Stopped
 
     task, budget = run.task, run.budget
-    deadline = float("inf") if budget is None else budget.deadline - min(10.0, max(0.5, 0.01 * budget.seconds))
+    deadline = trainer.deadline
+    if budget is not None:
+        deadline -= min(10.0, max(0.5, 0.01 * budget.seconds))  # to save
     trained = time.monotonic()
     model = task.wrap(run.record, run.examples.assets, run.net, None)
     try:
@@ -320,10 +326,7 @@ def _finish(
     model = task.wrap(record, run.examples.assets, model.net, None)  # type: ignore[attr-defined]  # all made here have one
     if run.out is None:
         return model
-    spare = trainer.spare_seconds()
-    if spare is not None and budget is not None:
-        spare += finishing  # the trainer's budget was so much shorter
-    _save(run.out, model, task.wording(run.record), spare_seconds=spare, report=report)
+    _save(run.out, model, task.wording(run.record), spare_seconds=trainer.spare_seconds(), report=report)
     return task.load(run.out, verify=False)
 
 

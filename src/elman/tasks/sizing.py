@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from elman.core.settings import make
+from elman.core.settings import Config, make
 from elman.tasks.base import AnyRecord, Examples, NetTask, OnProgress, Prepared, TrainRequest
 from elman.tasks.founded_task import FoundedTask
 from elman.training.budget import Budget, format_duration
@@ -46,14 +46,14 @@ def size(
     from elman.nets.allocation import LimitedMemory
 
     budget, given = request.budget, request.settings
-    seconds = PLANNED_SHARE * training_seconds(task, prepared, budget)
-    plan = task.plan(prepared, _means(seconds, machine, request))
+    seconds = planned_seconds(task, prepared, budget)
+    plan = task.plan(prepared, _means(seconds, machine, request, prepared.record.model))
     freeze = {} if prepared.foundation is None else {"freeze": FREEZE_SHARE}
     train = make(TrainConfig, {**plan.train, **freeze, **given["train"]}, section="train")
     record, net = prepared.record, prepared.start
     frozen: tuple[str, ...] = ()
+    request.say(plan.sentences(seconds=seconds if budget else None))
     if net is None:
-        request.say(plan.sentences(seconds=seconds if budget else None))
         settings = {**plan.model, **given["model"]}
         record = record.model_copy(update={"model": make(type(record.model), settings, section="model")})
         with LimitedMemory(1 if torch.cuda.is_available() else TRAINING_COPIES):
@@ -119,7 +119,8 @@ def second_look(
                 why = f"the net would have all its passes after {format_duration(needed)} of {format_duration(had)}"
         if faster < FASTER:
             return
-        means = _means(training_seconds(task, prepared, request.budget), now, request)
+        seconds = planned_seconds(task, prepared, request.budget)
+        means = _means(seconds, now, request, prepared.record.model)
         anew = task.plan(prepared, means).model
         larger = [
             f"{anew[name]} {what} instead of {plan.model.get(name, 1)}"
@@ -132,16 +133,22 @@ def second_look(
     return follow
 
 
-def _means(seconds: float, machine: Machine, request: TrainRequest) -> Means:
-    given = request.settings
+def _means(seconds: float, machine: Machine, request: TrainRequest, model: Config) -> Means:
+    """With the values that were set as the records have them: on a command line all are text."""
+    given, train = request.settings, make(TrainConfig, request.settings["train"], section="train")
     return Means(
         seconds,
         machine.flops_per_second,
-        given["model"],
-        given["train"],
+        {key: getattr(model, key) for key in given["model"]},
+        {key: getattr(train, key) for key in given["train"]},
         machine.bfloat16_speedup,
         is_limited=request.budget is not None,
     )
+
+
+def planned_seconds(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], budget: Budget | None) -> float:
+    """What a net is sized for: most of what is left to train in."""
+    return PLANNED_SHARE * training_seconds(task, prepared, budget)
 
 
 def training_seconds(task: NetTask[Any, Any, Any], prepared: Prepared[Any, Any, Any], budget: Budget | None) -> float:

@@ -98,6 +98,7 @@ class Budget:
 class Reserve:
     """How long the end of a run takes, as measured during it: the last validation, the final evaluation, saving."""
 
+    finishing_seconds: float = 0.0  # what the task does with the trained net; the only one that is known before
     save_seconds: float = 0.0  # one checkpoint; two are written at the end, and the model, which takes no longer
     validation_seconds: float = 0.0  # all of the held-out data, in batches
     temperature_seconds: float = 0.0  # fitting the temperature of the softmax
@@ -106,7 +107,7 @@ class Reserve:
     def total(self, budget: Budget) -> float:
         """Seconds that steps must leave at the end of the budget."""
         work = 3 * self.save_seconds + self.validation_seconds + self.temperature_seconds + self.exact_seconds
-        return (1.0 + 0.05 * budget.crowding) * work + budget.exit_seconds
+        return (1.0 + 0.05 * budget.crowding) * work + self.finishing_seconds + budget.exit_seconds
 
 
 def training_end(budget: Budget, reserve: Reserve) -> float:

@@ -81,7 +81,8 @@ class LossExaminer:
     def reserve_time(self, pace: Pace, *, with_temperature: bool) -> None:
         """Measure on a little of the data how long all of it takes, and reserve that time at the end of the budget."""
         per_token = _time_validation(self.model, self.batches, pace, max_tokens=4 * self.batches.tokens_per_step)
-        pace.reserve.validation_seconds = per_token * self.batches.tokens_per_epoch
+        readings = 1 if self._error is None else 2  # for the likelihood, and once more for the error
+        pace.reserve.validation_seconds = readings * per_token * self.batches.tokens_per_epoch
 
     def evaluate_final_weights(self, run: Run, pace: Pace, *, should_stop: ShouldStop) -> FinalEvaluation:
         """Nothing: metrics are computed by the task, after training."""

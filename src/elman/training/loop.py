@@ -41,6 +41,7 @@ class Trainer:
     on from the newest checkpoint, if there is one. When the run is over, the model holds the best weights.
     identity: settings besides `config` and `seed` that cannot change between a stop and resuming.
     frozen: parameters that hold still for the first part of the run, `train.freeze`; without an end, for a pass.
+    finishing_seconds: kept of the budget for what comes after the run.
     world: the processes that train together. Each makes every step; the first decides, validates, writes and reports.
     """
 
@@ -56,6 +57,7 @@ class Trainer:
         directory: Path | None = None,
         resume: bool = False,
         budget: Budget | None = None,
+        finishing_seconds: float = 0.0,
         wording: Wording = Wording(),  # noqa: B008 - a frozen record
         frozen: Collection[str] = (),
         clock: Clock = time.monotonic,
@@ -75,7 +77,14 @@ class Trainer:
         self._frozen = frozen if config.freeze else ()
         self._keeper = Keeper(directory, config=self.config, identity=identity, seed=seed, world=world)
         self._notes = [*batches.notes, *self._keeper.restore(self._run, resume=resume)]
-        self._pace = Pace(self.config, batches, budget=budget, clock=clock, spent=self.state.seconds)
+        self._pace = Pace(
+            self.config,
+            batches,
+            budget=budget,
+            clock=clock,
+            spent=self.state.seconds,
+            finishing_seconds=finishing_seconds,
+        )
         self._peak_rate = schedule.peak_rate(config)
         self._peak_flops = math.inf
         self._snapshot: Snapshot | None = None
@@ -86,6 +95,11 @@ class Trainer:
     def state(self) -> RunState:
         """The numbers of the run so far."""
         return self._run.state
+
+    @property
+    def deadline(self) -> float:
+        """When the model has to be saved, on the clock; time that was spent in earlier processes counts."""
+        return math.inf if self._pace.budget is None else self._pace.budget.deadline
 
     def spare_seconds(self) -> float | None:
         """What a budget leaves after saving the model; None where there is no budget."""

@@ -26,13 +26,20 @@ class Pace:
     """The clock of a run. Time already spent in earlier processes counts."""
 
     def __init__(
-        self, config: TrainConfig, batches: Batches, *, budget: Budget | None, clock: Clock, spent: float
+        self,
+        config: TrainConfig,
+        batches: Batches,
+        *,
+        budget: Budget | None,
+        clock: Clock,
+        spent: float,
+        finishing_seconds: float = 0.0,
     ) -> None:
         self.config = config
         self.batches = batches
         self.clock = clock
         self.budget = budget.after(spent) if budget is not None else None
-        self.reserve = Reserve()
+        self.reserve = Reserve(finishing_seconds)
         self.meter = Meter()
         self.validates = True  # whether there is time to, and anything to choose by it
         self.step_estimate = 0.0  # seconds that a step should take; used until one was timed
@@ -88,7 +95,8 @@ class Pace:
         """When the final evaluation has to be done, so that the run can still be saved in time."""
         if self.budget is None:
             return math.inf
-        return training_end(self.budget, Reserve(save_seconds=self.reserve.save_seconds * 2 / 3))
+        kept = Reserve(self.reserve.finishing_seconds, save_seconds=self.reserve.save_seconds * 2 / 3)
+        return training_end(self.budget, kept)
 
     def spare_seconds(self) -> float | None:
         """What a budget leaves after saving the model, for optional work; None where there is no budget."""

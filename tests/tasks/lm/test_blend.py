@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import elman
-from elman.core.errors import UsageError
+from elman.core.errors import DataError, UsageError
 from elman.tasks.lm import blend
 from elman.training import examiner, speed
 from elman.training.budget import Budget
@@ -106,6 +106,29 @@ def test_a_run_that_was_stopped_still_becomes_the_mixture(files: tuple[Path, Pat
     assert made.record.counts is None
 
 
+def test_a_resumed_run_is_mixed_in_what_is_left_of_its_time(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training knew of the seconds before the stop, mixing did not: it could take a whole new budget."""
+
+    def slowly(progress: Progress) -> None:
+        time.sleep(0.1)
+        interrupt_at(12)(progress)
+
+    deadlines: list[float] = []
+
+    def spy(*args: Any, deadline: float) -> Any:
+        deadlines.append(deadline)
+        return blend.blend(*args, deadline=deadline)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(files, tmp_path / "m", on_progress=slowly)
+    monkeypatch.setattr("elman.tasks.lm.task.blend", spy)
+    began = time.monotonic()
+    elman.resume(tmp_path / "m")
+    assert began < deadlines[0] < began + 600 - 1.0
+
+
 def test_ctrl_c_while_it_is_mixed_says_how_to_go_on(
     files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +147,10 @@ def test_too_short_a_time_is_for_counting(files: tuple[Path, Path], monkeypatch:
     monkeypatch.setattr(blend, "MIN_NET_SECONDS", 601.0)
     said: list[str] = []
     made = train(files, report=said.append)
+    assert (
+        "model.hidden, model.nets, train.batch, train.bptt, train.steps, train.checkpoint_steps: for a net, so not used"
+        in said
+    )
     assert families(made) == ["mkn", "cache"]
     assert "10 min are too short for a net: mkn with a cache" in said
     assert made.record.valid["perplexity"] == pytest.approx(made.evaluate(files[1])["perplexity"], rel=1e-5)
@@ -177,6 +204,21 @@ def test_without_validation_text_it_is_the_net_alone(files: tuple[Path, Path]) -
     assert "there is no validation text to tune a mixture on: lstm alone" in said
 
 
+def test_a_blank_line_is_no_validation_text_to_tune_on(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """Its one token makes no two halves: an IndexError after all of the training, and at every resume."""
+    files[1].write_text("\n")
+    said: list[str] = []
+    assert train(files, tmp_path / "m", report=said.append).record.family == "lstm"
+    assert "there is no validation text to tune a mixture on: lstm alone" in said
+    with pytest.raises(DataError, match="single token"):
+        elman.mix([tmp_path / "m", "neural-cache"], valid=files[1])
+
+
+def test_a_device_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no device"):
+        elman.train("lm", tmp_path / "missing.txt", budget="2s", device="nonsense")
+
+
 def test_lines_read_alone_have_nothing_to_remember(files: tuple[Path, Path]) -> None:
     assert families(train(files, reset_lines=True)) == ["lstm", "mkn"]
 
@@ -184,11 +226,15 @@ def test_lines_read_alone_have_nothing_to_remember(files: tuple[Path, Path]) -> 
 def test_a_text_too_long_for_the_time_is_tuned_on_in_part(
     files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blend, "_affordable", lambda fit, ids, *, deadline: ids[:150])
+    monkeypatch.setattr(blend, "_fit_in_time", lambda fit, ids, *, deadline: (ids[:150], fit(ids[:150])))
     said: list[str] = []
+    files[1].write_text(files[1].read_text().replace("b0", "never-seen"))
     made = train(files, report=said.append)
     assert any("tokens of validation text" in sentence for sentence in said)
     assert made.record.valid["tokens"] == 150
+    line_ends = 150 // 9  # of lines of eight words
+    start = files[1].read_text().split()[: 150 - line_ends]
+    assert made.record.valid["unknown_tokens"] == start.count("never-seen") > 0
     assert made.record.valid["bits_per_byte"] is None
 
 
@@ -196,16 +242,25 @@ def test_how_much_can_be_tuned_on_is_measured(monkeypatch: pytest.MonkeyPatch) -
     """A token takes a millisecond; once caches are full, SLOWER times that."""
     now = 0.0
 
-    def fit(ids: np.ndarray) -> None:
+    fitted_to: list[int] = []
+
+    def fit(ids: np.ndarray) -> int:
         nonlocal now
         now += len(ids) / 1000
+        fitted_to.append(len(ids))
+        return len(ids)
 
     monkeypatch.setattr(blend, "time", SimpleNamespace(monotonic=lambda: now))
     text, first = np.arange(100_000), blend.MIN_FIT_TOKENS / 1000
-    found = blend._affordable(fit, text, deadline=first + 13)  # type: ignore[arg-type]
-    assert len(found) == pytest.approx(10_000, abs=1)
-    assert len(blend._affordable(fit, text, deadline=now + 1000)) == 100_000  # type: ignore[arg-type]
-    assert len(blend._affordable(fit, text, deadline=now)) == blend.MIN_FIT_TOKENS  # type: ignore[arg-type]
+    ids, fitted = blend._fit_in_time(fit, text, deadline=first + 13)  # type: ignore[arg-type]
+    assert len(ids) == fitted == pytest.approx(10_000, abs=1)
+    ids, fitted = blend._fit_in_time(fit, text, deadline=now + 1000)  # type: ignore[arg-type]
+    assert len(ids) == fitted == 100_000
+    fitted_to.clear()
+    for few in (text, text[:100]):  # no time for more, and no more: fitted once
+        ids, fitted = blend._fit_in_time(fit, few, deadline=now)  # type: ignore[arg-type]
+        assert len(ids) == fitted
+    assert fitted_to == [blend.MIN_FIT_TOKENS, 100]
 
 
 def test_a_run_too_short_to_choose_among_weights_does_not_validate(files: tuple[Path, Path]) -> None:

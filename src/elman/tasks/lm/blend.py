@@ -6,7 +6,6 @@ a time and no family gets the mixture. The net is trained as any other; what is 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +29,7 @@ from elman.tasks.lm.mixing import crosswise_numbers, sentences, with_caches
 from elman.tasks.lm.model import Model
 from elman.tasks.lm.record import LmRecord
 from elman.tasks.text_task import HeldoutText, TextExamples
-from elman.text.units.vocabulary import EOS_ID
+from elman.text.units.vocabulary import EOS_ID, UNK_ID
 from elman.training.budget import Budget
 
 NET = "lstm"
@@ -39,9 +38,8 @@ MIN_NET_SECONDS = 8.0  # below, a net does not even see the words often enough t
 SNM_SECONDS, MKN_SECONDS = 18e-6, 0.8e-6
 SNM_SHARE = 0.03  # of a budget that the better of the two may take
 FIT_SECONDS = 3e-4  # a token of validation text and net, of some 700 units
-SOFTMAX_SECONDS = (
-    6e-9  # a token and word of the vocabulary, for the narrowest net: what counts where there are very many
-)
+# A token and word of the vocabulary, for the narrowest net: what counts where there are very many
+SOFTMAX_SECONDS = 6e-9
 # Units that make it twice that: 640 and 33,278 words took 2.2 ms a token on one core, of them 1.3 for the softmax
 SOFTMAX_UNITS = 128
 ONE_THREAD = 2.0  # times as long as by two
@@ -80,7 +78,8 @@ def finishing_seconds(record: LmRecord, examples: TextExamples, budget: Budget) 
     wider = 1.0 + getattr(record.model, "hidden", 0) / SOFTMAX_UNITS
     each_net = (FIT_SECONDS + wider * softmax) * (ONE_THREAD if record.threads == 1 else 1.0)
     wanted = MIN_FIT_SECONDS + num_nets * each_net * num_valid
-    least = 2.0 * num_nets * softmax * min(num_valid, MIN_FIT_TOKENS)  # to see how long it takes, and then to fit
+    # By a net of SOFTMAX_UNITS: those of very many words are narrow
+    least = 2.0 * num_nets * softmax * min(num_valid, MIN_FIT_TOKENS)
     fit = max(least, min(wanted, max(USUAL_FIT_SECONDS, FIT_SHARE * budget.seconds)))
     return budget.crowding * each * len(examples.arrays["train"]) + fit + SAVE_WORD_SECONDS * vocab_size
 
@@ -137,16 +136,16 @@ def blend(model: Model, examples: TextExamples, *, deadline: float) -> tuple[Mod
 
     whole = np.asarray(examples.arrays["valid"])
     save_seconds = SAVE_SECONDS + SAVE_WORD_SECONDS * record.vocab_size
-    ids = _affordable(fit, whole, deadline=deadline - save_seconds)
-    fitted = fit(ids)
+    ids, fitted = _fit_in_time(fit, whole, deadline=deadline - save_seconds)
     mixture = with_caches(MixtureConfig(members=tuple(config for config, _ in parts), bucketed=True), fitted)
     changes = {"model": mixture, "counts": None}
     made = replace(model, lm=fitted.mixture, record=record.model_copy(update=changes))
-    notes = [*sentences(mixture, fitted)]
+    brought = crosswise_numbers(mixture, fitted)
+    notes = [*sentences(brought)]
     if len(ids) < len(whole):
         notes.insert(0, f"this budget had time to tune on {len(ids):,} of {len(whole):,} tokens of validation text")
     numbers = _numbers(made, ids, fitted, examples.heldout if len(ids) == len(whole) else None)
-    return made, {**numbers, **crosswise_numbers(mixture, fitted), "notes": notes}
+    return made, {**numbers, **brought, "notes": notes}
 
 
 def _nets(config: Config, lm: Any) -> list[tuple[Config, Any]]:
@@ -157,21 +156,23 @@ def _nets(config: Config, lm: Any) -> list[tuple[Config, Any]]:
     return [(config, lm)] if several is None else [(net.config, net) for net in several]
 
 
-def _affordable(fit: Callable[[Array], Fitted], ids: Array, *, deadline: float) -> Array:
-    """As much of the validation text as there is time to fit a mixture to, by how long a little of it takes."""
-    if math.isinf(deadline) or len(ids) <= MIN_FIT_TOKENS:
-        return ids
-    began = time.monotonic()
-    fit(ids[:MIN_FIT_TOKENS])
+def _fit_in_time(fit: Callable[[Array], Fitted], ids: Array, *, deadline: float) -> tuple[Array, Fitted]:
+    """A mixture for as much of the validation text as there is time to fit it to, by how long a little of it takes."""
+    began, little = time.monotonic(), ids[:MIN_FIT_TOKENS]
+    fitted = fit(little)
+    if len(little) == len(ids):
+        return ids, fitted
     now = time.monotonic()
-    each = SLOWER * (now - began) / MIN_FIT_TOKENS
-    affordable = (deadline - now) / each
-    return ids if affordable >= len(ids) else ids[: max(MIN_FIT_TOKENS, int(affordable))]
+    each = SLOWER * (now - began) / len(little)
+    affordable = int(min((deadline - now) / each, len(ids)))
+    if affordable <= len(little):
+        return little, fitted
+    return ids[:affordable], fit(ids[:affordable])
 
 
 def _numbers(model: Model, ids: Array, fitted: Fitted, heldout: HeldoutText | None) -> dict[str, Any]:
     """By the keys of `evaluate`; bytes are known of the whole validation text only."""
-    known = heldout or HeldoutText(0, int((ids == EOS_ID).sum()), 0)
+    known = heldout or HeldoutText(0, int((ids == EOS_ID).sum()), int((ids == UNK_ID).sum()))
     block = _Block(ids, known.num_lines, known.num_bytes, known.unknown_tokens)
     measured = evaluation.evaluate_by(
         lambda _: -fitted.log_probs,

@@ -83,14 +83,15 @@ def mix(
             report=notes,
         )
         mixture = with_caches(mixture, fitted)
-        for sentence in sentences(mixture, fitted):
+        brought = crosswise_numbers(mixture, fitted)
+        for sentence in sentences(brought):
             notes(sentence)
         changes = {"model": mixture, "seed": seed, "command": command, "notes": tuple(notes.said)}
         record = first.record.model_copy(update=changes)
         made = measured(
             Model(record, first.tokenizer, fitted.mixture, spelling=first.spelling, index=first.index), corpus, begin
         )
-        numbers = {**(made.record.valid or {}), **crosswise_numbers(mixture, fitted)}
+        numbers = {**(made.record.valid or {}), **brought}
         made = replace(made, record=made.record.model_copy(update={"valid": numbers}))
         return saved(made, None if out is None else Path(out))
 
@@ -119,9 +120,8 @@ def crosswise_numbers(mixture: MixtureConfig, fitted: Fitted) -> dict[str, Any]:
     }
 
 
-def sentences(mixture: MixtureConfig, fitted: Fitted) -> Iterator[str]:
+def sentences(numbers: Mapping[str, Any]) -> Iterator[str]:
     """The same, for people."""
-    numbers = crosswise_numbers(mixture, fitted)
     for member in numbers["members"]:
         alone = "" if member["perplexity"] is None else f"alone {member['perplexity']:,.2f}, "
         without = member["perplexity_without"]

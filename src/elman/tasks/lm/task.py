@@ -17,6 +17,7 @@ from elman.core.settings import Config, make, refuse
 from elman.counts.scratch import check_memory
 from elman.counts.spelling import SpellingModel
 from elman.lm.evaluate import Evaluation
+from elman.lm.heldout import MIN_TEXT_TOKENS
 from elman.spark.config import CountConfig
 from elman.tasks.base import Prepared, ReadFile, ShouldStop, TaskModel, TrainRequest
 from elman.tasks.lm import families
@@ -52,9 +53,8 @@ if TYPE_CHECKING:
 
 LmPrepared = Prepared[LmRecord, TextAssets, HeldoutText]
 DEFAULT_FAMILY = "mkn"
-READING_SETTINGS = frozenset(
-    {"reset_lines", "errors", "skip_bad", "heldout", "index"}
-)  # of data; all others make the vocabulary
+# Of data; all others make the vocabulary
+READING_SETTINGS = frozenset({"reset_lines", "errors", "skip_bad", "heldout", "index"})
 
 
 class LmTask(TextTask[LmRecord]):
@@ -182,14 +182,16 @@ class LmTask(TextTask[LmRecord]):
 
     def _train_best(self, request: TrainRequest) -> TaskModel[LmRecord]:
         """A net mixed with what counts and remembers; too short a time leaves the counts, no validation text the net."""
-        from elman.tasks.run import train_net
+        from elman.tasks.run import check_device, train_net
 
         began, budget = time.perf_counter(), request.budget
         assert budget is not None
+        check_device(request)
+        given = [f"{section}.{key}" for section in ("model", "train") for key in request.settings[section]]
         request = with_net(request)
         prepared = self.prepare(request)
         record, examples = prepared.record, prepared.examples
-        if not len(examples.arrays.get("valid", ())):
+        if len(examples.arrays.get("valid", ())) < MIN_TEXT_TOKENS:
             request.report(f"there is no validation text to tune a mixture on: {record.family} alone")
             return train_net(self, prepared, request)
         num_tokens = len(examples.arrays["train"])
@@ -199,6 +201,8 @@ class LmTask(TextTask[LmRecord]):
             request.report(describe_choice(record))
             return train_net(self, replace(prepared, record=record), request)
         request.report(f"{format_duration(budget.seconds)} are too short for a net: {counts_name(record)} with a cache")
+        if given:
+            request.report(f"{', '.join(given)}: for a net, so not used")
         empty = self.wrap(record, examples.assets, None, None)
         made, numbers = blend(empty, examples, deadline=budget.deadline)
         notes = numbers.pop("notes")
@@ -240,7 +244,7 @@ class LmTask(TextTask[LmRecord]):
         """Sizes for what the user has not set; those of a net to go on from are settled."""
         model = prepared.record.model
         if prepared.start is not None:
-            means = replace(means, model=model.model_dump(exclude_defaults=True))
+            means = replace(means, model=dict(model))
         return plan_text(
             type(model),  # type: ignore[arg-type]  # a family of nets has a record of nets
             means,
