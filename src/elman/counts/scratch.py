@@ -105,8 +105,9 @@ class Scratch:
 def check_memory(memory_bytes: int | None) -> None:
     """Refuse a memory limit that is too low for counting."""
     if memory_bytes is not None and memory_bytes < MIN_MEMORY:
+        given = f"{memory_bytes >> 20}M" if memory_bytes >= 1 << 20 else f"{memory_bytes:,} bytes"
         raise UsageError(
-            f"--memory {memory_bytes >> 20}M ({memory_bytes:,} bytes) is too little for counting",
+            f"--memory {given} is too little for counting",
             code="too-little-memory",
             hint=f"give at least {MIN_MEMORY >> 20}M",
         )
