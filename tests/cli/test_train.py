@@ -96,6 +96,14 @@ def test_a_missing_text_is_said_to_be_missing(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "m").exists()
 
 
+def test_a_pattern_that_the_shell_did_not_expand(run: Run, tmp_path: Path) -> None:
+    result = run("train", "lm", tmp_path / "*.txt", "--out", tmp_path / "m")
+    assert (result.code, result.err.splitlines()[-1]) == (
+        66,
+        "hint: no file matches it, or it was in quotes: a shell puts names in its place",
+    )
+
+
 def test_an_unreadable_text(run: Run, tmp_path: Path, corpus: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may read anything")
@@ -135,6 +143,7 @@ def test_a_line_of_fifty_megabytes(tmp_path: Path) -> None:
         (["--model", "mnk"], "there is no model 'mnk'", "did you mean mkn?"),
         (["--model", "cache"], "a cache is not made from text alone", "elman mix DIR cache --valid F --out DIR"),
         (["--model", "LSTM"], "there is no model 'LSTM'", "did you mean lstm?"),
+        (["--units", "bpe"], "like bpe:8000 (got 'bpe')", "did you mean bpe:8000?"),
         (
             ["--units", "words"],
             "data.units is auto, space, word, char, byte or bpe:N, like bpe:8000 (got 'words')",

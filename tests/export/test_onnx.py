@@ -171,7 +171,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(ElmanError, match="needs onnxscript") as caught:
         export_onnx(model, tmp_path / "out")
-    assert caught.value.hint == "pip install elman[export]"
+    assert caught.value.hint == "pip install 'elman[export]'"
 
 
 def test_an_export_replaces_an_export_and_never_a_model(run: Run, tmp_path: Path) -> None:

@@ -218,7 +218,8 @@ def _usable(hint: str | None, verb: Sequence[str]) -> str | None:
 
 def _usage_error(error: typer.TyperException) -> ElmanError:
     """What typer did not understand, in the one form errors have here."""
-    message = getattr(error, "format_message", lambda: str(error))().strip().replace(": Value error, ", ": ")
+    message = getattr(error, "format_message", lambda: str(error))().strip()
+    message = message.replace(": Value error, ", ": ").replace(": Input should be", ": it should be")
     context = getattr(error, "ctx", None)
     what, _, nearest = (
         message.replace(" (Possible options: ", ". Did you mean ").rstrip(".?)").partition(". Did you mean ")

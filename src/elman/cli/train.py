@@ -36,7 +36,8 @@ def describe_choices() -> None:
     models: dict[str, list[str]] = {}  # the tasks that have the same ones
     for name in TASKS:
         models.setdefault(" ".join(find_task(name).model_names()), []).append(name)
-    MODEL.help = "; ".join(f"{' '.join(names)}: {listed}" for listed, names in models.items() if listed)
+    listed = "; ".join(f"{' '.join(names)}: {listed}" for listed, names in models.items() if listed)
+    MODEL.help = f"{listed}. [default: the first; lm with --budget: a mixture]"
 
 
 @examples(

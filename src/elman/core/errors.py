@@ -81,9 +81,13 @@ class BusyError(ElmanError):
 
 
 def nearest(name: str, names: Iterable[str], *, cutoff: float = 0.5) -> str | None:
-    """The name that was probably meant, whatever the case of its letters; None if nothing is like it."""
+    """The name that was probably meant, whatever the case of its letters; None if nothing is like it.
+
+    It is the one that begins like this, as bpe:8000 does with bpe, or else the one that differs least.
+    """
     by_lower_case = {one.lower(): one for one in reversed(list(names))}
-    close = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=cutoff)
+    begun = [one for one in by_lower_case if len(name) > 1 and one.startswith(name.lower())]
+    close = begun if len(begun) == 1 else difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=cutoff)
     return by_lower_case[close[0]] if close else None
 
 

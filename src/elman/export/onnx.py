@@ -94,7 +94,7 @@ def _refuse_missing() -> None:
             raise ElmanError(
                 f"--format onnx needs {name}, which is not installed",
                 code="missing-package",
-                hint="pip install elman[export]",
+                hint="pip install 'elman[export]'",
             ) from None
 
 

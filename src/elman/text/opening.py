@@ -282,7 +282,10 @@ def refuse_binary(start: bytes, name: str, *, any_encoding: bool) -> None:
 def unreadable(name: str, error: OSError | ValueError) -> MissingError:
     """What a file that cannot be opened is told as."""
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return MissingError(f"cannot read {name}: {why}", hint="is the name right, and may you read it?")
+    hint = "is the name right, and may you read it?"
+    if any(sign in name for sign in "*?["):
+        hint = "no file matches it, or it was in quotes: a shell puts names in its place"
+    return MissingError(f"cannot read {name}: {why}", hint=hint)
 
 
 def cut_short(name: str, error: Exception) -> DataError:
