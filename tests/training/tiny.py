@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from elman.core.arrays import Array
 from elman.core.errors import ElmanError
 from elman.nets.trainable import Loss, StreamNet
-from elman.text.batches import DEFAULT_BATCH, DEFAULT_BPTT, make_batches
+from elman.text.batches import DEFAULT_BATCH, DEFAULT_BPTT, make_batches, validation_batches
 from elman.text.units.vocabulary import EOS_ID
 from elman.training.budget import Budget, Clock
 from elman.training.config import TrainConfig
@@ -172,7 +172,8 @@ def stream_trainer(
     batches = make_batches(ids, rows=rows, bptt=bptt, seed=seed, reset_lines=reset_lines, spread=config.bptt_spread)
     examiner = None
     if valid_ids is not None and len(valid_ids):
-        examiner = StreamExaminer(model, valid_ids, rows=rows, bptt=bptt, reset_lines=reset_lines)
+        held_out = validation_batches(valid_ids, rows=rows, bptt=bptt, reset_lines=reset_lines)
+        examiner = StreamExaminer(model, held_out, valid_ids, reset_lines=reset_lines)
     return Trainer(
         model,
         batches,

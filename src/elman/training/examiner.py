@@ -10,7 +10,7 @@ from typing import Protocol, cast
 from elman.core.arrays import Array
 from elman.lm.evaluate import Tally
 from elman.lm.protocol import FreeModel
-from elman.text.batches import LineBatches, StreamBatches, validation_batches
+from elman.text.batches import LineBatches, StreamBatches
 from elman.training.pace import VALIDATION_SHARE, Pace
 from elman.training.protocols import Batches, Net
 from elman.training.run import Run
@@ -89,38 +89,40 @@ class LossExaminer:
         return FinalEvaluation()
 
 
-class StreamExaminer:
+class MemberExaminer(LossExaminer):
+    """For language models that will be members of a mixture, which is what is measured at the end.
+
+    No temperature is fitted: a mixture's weights do what it would (71.56 without, 71.56 with 1.1; docs/log.md).
+    """
+
+    def reserve_time(self, pace: Pace, *, with_temperature: bool) -> None:
+        """As for any net; where it would take long, the last weights are kept, whatever a validation would say."""
+        assert pace.budget is not None
+        super().reserve_time(pace, with_temperature=with_temperature)
+        if pace.reserve.validation_seconds > VALIDATION_SHARE * pace.budget.seconds:
+            pace.validates, pace.reserve.validation_seconds = False, 0.0
+
+    def evaluate_final_weights(self, run: Run, pace: Pace, *, should_stop: ShouldStop) -> FinalEvaluation:
+        """Nothing: the mixture is measured."""
+        return FinalEvaluation(is_whole=False)
+
+
+class StreamExaminer(LossExaminer):
     """For language models: reads held-out text in batches during training, and exactly as `evaluate` does at the end."""
 
-    def __init__(
-        self, model: Net, ids: Array, *, rows: int, bptt: int, reset_lines: bool, is_exact: bool = True
-    ) -> None:
-        self.model = model
-        self._is_exact = is_exact  # whether it measures as `evaluate` does at the end; not where a mixture will be
+    def __init__(self, model: Net, batches: StreamBatches | LineBatches, ids: Array, *, reset_lines: bool) -> None:
+        super().__init__(model, batches)
         self.ids = ids
-        self.batches: StreamBatches | LineBatches = validation_batches(
-            ids, rows=rows, bptt=bptt, reset_lines=reset_lines
-        )
-        self._timed_tokens = 4 * rows * bptt
         self._reset_lines = reset_lines
         self._exact_seconds = 0.0  # of exact scoring, per token; 0 until it was timed
         self._temperature_tokens = TEMPERATURE_TOKENS
 
-    def validate(self, run: Run, *, should_stop: ShouldStop) -> Validation:
-        """The loss of the weights to keep, on all of the text, in batches."""
-        with run.average.applied():
-            return validate(self.model, self.batches, should_stop=should_stop)
-
     def reserve_time(self, pace: Pace, *, with_temperature: bool) -> None:
         """Measure on a little of the text how long all of it takes, and reserve that time at the end of the budget."""
         assert pace.budget is not None
+        super().reserve_time(pace, with_temperature=with_temperature)
         reserve, num_tokens = pace.reserve, len(self.ids)
-        per_token = _time_validation(self.model, self.batches, pace, max_tokens=self._timed_tokens)
-        reserve.validation_seconds = per_token * num_tokens
-        if not self._is_exact and reserve.validation_seconds > VALIDATION_SHARE * pace.budget.seconds:
-            pace.validates, reserve.validation_seconds = False, 0.0  # the last weights are kept, whatever it would say
-        if not self._is_exact:
-            return
+        per_token = reserve.validation_seconds / num_tokens
         self._temperature_tokens = wanted = min(num_tokens, TEMPERATURE_TOKENS)
         most = TEMPERATURE_SHARE * pace.budget.seconds
         if TEMPERATURE_ROUNDS * per_token * wanted > most:
@@ -131,12 +133,7 @@ class StreamExaminer:
         reserve.exact_seconds = min(self._exact_seconds * num_tokens, EXACT_SHARE * pace.budget.seconds)
 
     def evaluate_final_weights(self, run: Run, pace: Pace, *, should_stop: ShouldStop) -> FinalEvaluation:
-        """Fit the temperature; then score the text as `evaluate` does, or its first part where time is short.
-
-        Not where a mixture will be: its weights do what a temperature would (71.56 without, 71.56 with 1.1; docs/log.md).
-        """
-        if not self._is_exact:
-            return FinalEvaluation(None, is_whole=False)
+        """Fit the temperature; then score the text as `evaluate` does, or its first part where time is short."""
         notes, temperature = [], None
         if run.config.fit_temperature:
             if not pace.is_late() and (pace.budget is None or pace.reserve.temperature_seconds):

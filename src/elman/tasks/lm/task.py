@@ -37,7 +37,7 @@ from elman.tasks.lm.family import CountingFamily, Family, MemberFamily, NetFamil
 from elman.tasks.lm.model import Model
 from elman.tasks.lm.record import LmRecord
 from elman.tasks.text_task import HeldoutText, TextAssets, TextExamples, TextTask
-from elman.text.batches import DEFAULT_BATCH, DEFAULT_BPTT, make_batches
+from elman.text.batches import DEFAULT_BATCH, DEFAULT_BPTT, make_batches, validation_batches
 from elman.text.corpus import Learned
 from elman.text.index import TextIndex
 from elman.text.units.tokenizer import Tokenizer
@@ -273,14 +273,17 @@ class LmTask(TextTask[LmRecord]):
 
     def examiner(self, record: LmRecord, net: Any, examples: TextExamples, *, train: TrainConfig) -> Examiner | None:
         """Validates by perplexity, and at the end measures as `evaluate` does."""
-        from elman.training.examiner import StreamExaminer
+        from elman.training.examiner import MemberExaminer, StreamExaminer
 
         ids = examples.arrays.get("valid")
         if ids is None or not len(ids):
             return None
         rows, bptt = train.batch or DEFAULT_BATCH, train.bptt or DEFAULT_BPTT
         reset_lines = record.data.reset_lines
-        return StreamExaminer(net, ids, rows=rows, bptt=bptt, reset_lines=reset_lines, is_exact=record.counts is None)
+        batches = validation_batches(ids, rows=rows, bptt=bptt, reset_lines=reset_lines)
+        if record.counts is not None:
+            return MemberExaminer(net, batches)
+        return StreamExaminer(net, batches, ids, reset_lines=reset_lines)
 
     def identity(self, record: LmRecord, batches: Batches, train: TrainConfig) -> dict[str, Any]:
         """How the text was cut."""
