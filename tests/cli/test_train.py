@@ -143,7 +143,11 @@ def test_a_line_of_fifty_megabytes(tmp_path: Path) -> None:
         (["--model", "mnk"], "there is no model 'mnk'", "did you mean mkn?"),
         (["--model", "cache"], "a cache is not made from text alone", "elman mix DIR cache --valid F --out DIR"),
         (["--model", "LSTM"], "there is no model 'LSTM'", "did you mean lstm?"),
-        (["--units", "bpe"], "like bpe:8000 (got 'bpe')", "did you mean bpe:8000?"),
+        (
+            ["--units", "bpe"],
+            "data.units is auto, space, word, char, byte or bpe:N, like bpe:8000 (got 'bpe')",
+            "did you mean bpe:8000?",
+        ),
         (
             ["--units", "words"],
             "data.units is auto, space, word, char, byte or bpe:N, like bpe:8000 (got 'words')",
